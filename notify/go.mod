@@ -1,0 +1,11 @@
+module github.com/fusionmq/fusionmq/notify
+
+go 1.26
+
+require (
+	github.com/fusionmq/fusionmq/store v0.0.0
+)
+
+replace (
+	github.com/fusionmq/fusionmq/store => ../store
+)

@@ -1,0 +1,4 @@
+module github.com/fusionmq/fusionmq/store
+
+go 1.26
+
