@@ -1,6 +1,6 @@
 module github.com/fusionmq/fusionmq/notify
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/fusionmq/fusionmq/store v0.0.0

@@ -1,4 +1,4 @@
 module github.com/fusionmq/fusionmq/store
 
-go 1.26
+go 1.26.0
 

@@ -1,0 +1,75 @@
+# FusionMQ. `make` alone lists what there is. Needed: Go (the version in .go-version or newer) and make; everything else is fetched.
+
+SHELL    := /bin/bash
+MODULES  := $(patsubst %/go.mod,%,$(wildcard */go.mod))
+PACKAGES := $(addsuffix /...,$(addprefix ./,$(MODULES)))
+# Packages whose tests run goroutines against each other; the race detector runs over these.
+RACE     ?= ./store/... ./notify/... ./metaq/... ./sdk-go/... ./fusion/...
+LINT     := golangci-lint
+LINT_VERSION := v2.15.0
+TOOLS    := $(CURDIR)/.tools/bin
+DATA     ?= ./data
+ARGS     ?=
+SEEDS    ?= 10
+DURATION ?= 60s
+FUZZTIME ?= 5s
+
+.DEFAULT_GOAL := help
+.PHONY: help build run demo test race lint fuzz bench bench-compare crash soak tidy tidy-check generate clean tools
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/fusionmq and bin/fusionctl
+	@mkdir -p bin
+	go build -trimpath -o bin/fusionmq ./fusion/cmd/fusionmq
+	go build -trimpath -o bin/fusionctl ./ops/cmd/fusionctl
+
+run: build ## build and serve; DATA=./data, more flags in ARGS="..."
+	exec bin/fusionmq server --data $(DATA) $(ARGS)
+
+demo: build ## a RocketMQ client produces, the same messages arrive by push and by pull; beside `make run` or alone
+	@go build -o bin/demo ./integration/demo && exec bin/demo -server bin/fusionmq $(ARGS)
+
+test: ## every test that CI runs, with a summary; a skipped test is a failure
+	go run ./integration/gotest $(ARGS) $(PACKAGES)
+
+race: ## the race detector over the packages with goroutines (RACE="./store/...")
+	go run ./integration/gotest -race $(ARGS) $(RACE)
+
+lint: $(TOOLS)/$(LINT)-$(LINT_VERSION) ## gofmt and golangci-lint over every module
+	@scripts/lint $(TOOLS)/$(LINT)-$(LINT_VERSION) $(MODULES)
+
+fuzz: ## every fuzz target for FUZZTIME=5s
+	@scripts/fuzz $(FUZZTIME) $(MODULES)
+
+bench: build ## every budget of this stage beside its baseline; PEER=rocketmq also runs Apache RocketMQ (needs Java and Maven)
+	@go build -o bin/bench ./integration/bench && exec bin/bench -server bin/fusionmq -peer "$(PEER)" $(ARGS)
+
+bench-compare: ## go benchmarks of REF= against the working tree (PKG=./store/log BENCH=Append)
+	@scripts/bench-compare "$(REF)" "$(PKG)" "$(BENCH)"
+
+crash: ## kill -9 under 100,000 sends, SEEDS=10 printed seeds, and the store's own crash test
+	CRASH_SEEDS=$(SEEDS) go test ./store/... -run Crash -count=1
+	CRASH_SEEDS=$(SEEDS) go test ./integration/crash -run Law -count=1 -v -timeout 60m
+
+soak: ## produce, pull, push and restarts for DURATION=60s
+	SOAK_DURATION=$(DURATION) go test ./integration/crash -run Soak -count=1 -v -timeout 24h
+
+tidy: ## go mod tidy in every module
+	@for m in $(MODULES); do echo "tidy $$m"; (cd $$m && GOWORK=off go mod tidy) || exit 1; done
+
+tidy-check: ## modules tidy, buildable alone, in step with go.work, one version of each dependency
+	@scripts/tidy-check $(MODULES)
+
+generate: ## go generate, then the working tree must be as it was
+	@before=$$(git status --porcelain); go generate $(PACKAGES) && [ "$$before" = "$$(git status --porcelain)" ] || { git status --short; exit 1; }
+
+tools: $(TOOLS)/$(LINT)-$(LINT_VERSION) ## fetch the pinned tools into .tools/
+
+$(TOOLS)/$(LINT)-$(LINT_VERSION):
+	GOBIN=$(TOOLS) GOWORK=off GOFLAGS= go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	@mv $(TOOLS)/$(LINT) $@
+
+clean: ## remove what was built; data stays
+	rm -rf bin .tools

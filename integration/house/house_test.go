@@ -1,0 +1,231 @@
+package house
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// file is one parsed Go file of the repository; rel is its path from the root, with slashes.
+type file struct {
+	rel       string
+	ast       *ast.File
+	src       []byte
+	generated bool
+}
+
+func (f file) module() string { m, _, _ := strings.Cut(f.rel, "/"); return m }
+func (f file) dir() string    { return filepath.ToSlash(filepath.Dir(f.rel)) }
+func (f file) test() bool     { return strings.HasSuffix(f.rel, "_test.go") }
+
+func (f file) imports() (out []string) {
+	for _, i := range f.ast.Imports {
+		p, err := strconv.Unquote(i.Path.Value)
+		if err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// files parses every Go file of the repository.
+func files(t *testing.T) []file {
+	t.Helper()
+	var out []file
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); p != root && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "testdata" || name == "bin" || name == "data") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") {
+			return nil
+		}
+		src, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		a, err := parser.ParseFile(fset, p, src, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		out = append(out, file{filepath.ToSlash(rel), a, src, ast.IsGenerated(a)})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) < 20 {
+		t.Fatalf("found %d Go files below %s, so these rules looked at nothing", len(out), root)
+	}
+	return out
+}
+
+// within reports whether path is pkg or below it.
+func within(path, pkg string) bool { return path == pkg || strings.HasPrefix(path, pkg+"/") }
+
+// allowed says whether a package of the repository may import another; both are given without the prefix.
+func allowed(from, to string) bool {
+	for _, leaf := range Leaves {
+		if within(from, leaf) {
+			return within(to, leaf) // its own sub-packages
+		}
+	}
+	module, _, _ := strings.Cut(from, "/")
+	target, _, _ := strings.Cut(to, "/")
+	return module == target || slices.ContainsFunc(Below[module], func(b string) bool { return within(to, b) })
+}
+
+func TestImportsPointDownOnly(t *testing.T) {
+	for _, f := range files(t) {
+		if _, known := Below[f.module()]; !known {
+			t.Errorf("%s: module %q has no place in Below", f.rel, f.module())
+			continue
+		}
+		for _, p := range f.imports() {
+			if to, ours := strings.CutPrefix(p, Module); ours && !allowed(f.dir(), to) {
+				t.Errorf("%s imports %s, which points up or sideways", f.rel, p)
+			}
+		}
+	}
+}
+
+// The rule itself must be able to say no.
+func TestImportRuleRefusesWhatItShould(t *testing.T) {
+	for _, tc := range []struct {
+		from, to string
+		want     bool
+	}{
+		{"notify/exchange", "store/state", true},
+		{"notify/exchange", "metaq/remoting", false},
+		{"metaq/broker", "notify/wire", false},
+		{"store/log", "store/record", true},
+		{"store", "notify", false},
+		{"store/filter", "store/record", false},
+		{"metaq/remoting", "metaq/broker", false},
+		{"metaq/remoting", "store", false},
+		{"sdk-go/notify", "notify/wire", true},
+		{"sdk-go/notify", "notify", false},
+		{"sdk-go/admin", "store/meta", false},
+		{"ops/cmd/fusionctl", "fusion/config", false},
+		{"fusion/server", "integration/bench", false},
+		{"integration/demo", "fusion", false},
+		{"integration/demo", "sdk-go/notify", true},
+	} {
+		if got := allowed(tc.from, tc.to); got != tc.want {
+			t.Errorf("allowed(%q, %q) = %v, want %v", tc.from, tc.to, got, tc.want)
+		}
+	}
+}
+
+func TestForbiddenImports(t *testing.T) {
+	for _, f := range files(t) {
+		for _, p := range f.imports() {
+			for dep, homes := range Only {
+				if within(p, dep) && !slices.Contains(homes, f.module()) {
+					t.Errorf("%s imports %s, which belongs to %v", f.rel, p, homes)
+				}
+			}
+			if f.test() {
+				continue
+			}
+			if slices.Contains(Forbidden[""], p) || slices.Contains(Forbidden[f.module()], p) {
+				t.Errorf("%s imports %s", f.rel, p)
+			}
+		}
+	}
+}
+
+// A test that can skip proves nothing: it passes where its condition is missing.
+func TestNoTestSkips(t *testing.T) {
+	skips := []string{"Skip", "Skipf", "SkipNow"}
+	for _, f := range files(t) {
+		if !f.test() {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if s, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(skips, s.Sel.Name) && !fuzzing(f, call) {
+				t.Errorf("%s calls %s", f.rel, s.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+// fuzzing reports whether a call stands in a fuzz target, where Skip says that an input is of no interest.
+func fuzzing(f file, call *ast.CallExpr) bool {
+	for _, d := range f.ast.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(fn.Name.Name, "Fuzz") && fn.Pos() <= call.Pos() && call.End() <= fn.End() {
+			return true
+		}
+	}
+	return false
+}
+
+var sleep = regexp.MustCompile(`\btime\.Sleep\(`)
+
+// Tests wait for events, take a clock or run in testing/synctest. Only integration, which sees the system from outside, may poll.
+func TestTestsDoNotSleep(t *testing.T) {
+	for _, f := range files(t) {
+		if f.test() && f.module() != "integration" && sleep.Match(f.src) && !slices.Contains(f.imports(), "testing/synctest") {
+			t.Errorf("%s calls time.Sleep outside testing/synctest", f.rel)
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	documented := map[string]bool{}
+	for _, f := range files(t) {
+		if f.test() {
+			continue
+		}
+		key := f.dir()
+		documented[key] = documented[key] || f.ast.Doc != nil
+	}
+	for dir, ok := range documented {
+		if !ok {
+			t.Errorf("%s has no package comment (a blank line before `package` loses it)", dir)
+		}
+	}
+}
+
+func TestFilesHoldOneThing(t *testing.T) {
+	for _, f := range files(t) {
+		if n := strings.Count(string(f.src), "\n"); n > MaxLines && !f.generated {
+			t.Errorf("%s has %d lines, more than %d", f.rel, n, MaxLines)
+		}
+	}
+}
+
+func TestLicenceIsApache2(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(root, "LICENSE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(b), "Apache License") || !strings.Contains(string(b), "Version 2.0, January 2004") {
+		t.Error("LICENSE is not the Apache License 2.0")
+	}
+}
