@@ -1,0 +1,112 @@
+package meta
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/fusionmq/fusionmq/store/vfs"
+)
+
+// The names below the config directory.
+const (
+	topicsFile    = "topics.json"
+	groupsFile    = "subscriptionGroup.json"
+	offsetsFile   = "consumerOffset.json"
+	backupSuffix  = ".bak"
+	damagedSuffix = ".damaged-" // and the time in milliseconds
+)
+
+// maxFileBytes is the largest file that is read: five times what a million topics take.
+const maxFileBytes = 1 << 30
+
+// Damage is a file that could not be read at open. It is kept under another name.
+type Damage struct {
+	File string // path of the file
+	Kept string // where its bytes are now; empty when that failed too
+	Err  error  // what was wrong with it
+	Lost bool   // neither the file nor its backup could be read: the table starts empty
+}
+
+// file is one JSON file that is only ever replaced as a whole. One caller at a time. A main file that could not be read
+// is moved away at load, so it can never become the backup.
+type file struct {
+	fs      vfs.FS
+	dir     string
+	name    string
+	now     func() time.Time
+	damaged func(Damage)
+}
+
+func (f *file) path(suffix string) string { return filepath.Join(f.dir, f.name+suffix) }
+
+// load gives the content of the file, or else of its backup, to use; with neither there it returns nil and use is not
+// called. use returns an error for content that is not what the file should hold.
+func (f *file) load(use func(document) error) error {
+	var broken []Damage
+	defer func() {
+		for _, d := range broken {
+			f.damaged(d)
+		}
+	}()
+	for _, suffix := range []string{"", backupSuffix} {
+		err := f.read(suffix, use)
+		var damage *damageError
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case !errors.As(err, &damage):
+			return fmt.Errorf("read %s: %w", f.path(suffix), err)
+		}
+		d := Damage{File: f.path(suffix), Err: damage.err}
+		kept := d.File + damagedSuffix + strconv.FormatInt(f.now().UnixMilli(), 10)
+		if err := f.fs.Rename(d.File, kept); err != nil {
+			return fmt.Errorf("keep the damaged %s aside: %w", d.File, err)
+		}
+		if err := f.fs.SyncDir(f.dir); err != nil {
+			return fmt.Errorf("keep the damaged %s aside: %w", d.File, err)
+		}
+		d.Kept = kept
+		broken = append(broken, d)
+	}
+	for i := range broken {
+		broken[i].Lost = true
+	}
+	return nil
+}
+
+// damageError marks content that is not what the file should hold, in contrast to an error of the file system.
+type damageError struct{ err error }
+
+func (e *damageError) Error() string { return e.err.Error() }
+
+// document is the top level of a file.
+type document map[string]json.RawMessage
+
+func (f *file) read(suffix string, use func(document) error) error {
+	b, err := vfs.ReadFile(f.fs, f.path(suffix), maxFileBytes)
+	if err != nil {
+		return err
+	}
+	var doc document
+	if err := json.Unmarshal(quoteKeys(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))), &doc); err != nil {
+		return &damageError{err}
+	}
+	if err := use(doc); err != nil {
+		return &damageError{err}
+	}
+	return nil
+}
+
+// replace makes b the content of the file and its old content that of the backup; both are durable when replace returns
+// nil. After an error, or a crash at any point, the file has its old or its new content.
+func (f *file) replace(b []byte) error {
+	return vfs.WriteFile(f.fs, f.path(""), b, f.path(backupSuffix))
+}

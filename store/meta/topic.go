@@ -1,0 +1,169 @@
+package meta
+
+import (
+	"encoding/json"
+	"maps"
+)
+
+// Durability is what an acknowledged send has reached.
+type Durability uint8
+
+const (
+	Memory Durability = 1 + iota // answered before the write
+	Async                        // in the page cache: survives kill -9
+	Sync                         // fsynced
+)
+
+// String is the form in configuration and in [DurabilityAttribute].
+func (d Durability) String() string {
+	switch d {
+	case Memory:
+		return "memory"
+	case Async:
+		return "async"
+	case Sync:
+		return "sync"
+	}
+	return ""
+}
+
+// ParseDurability is the inverse of String; "replicated" is known but refused until there is replication.
+func ParseDurability(s string) (Durability, error) {
+	for d := Memory; d <= Sync; d++ {
+		if s == d.String() {
+			return d, nil
+		}
+	}
+	limit := "memory, async or sync"
+	if s == "replicated" {
+		limit += "; there is no replication yet"
+	}
+	return 0, invalid(DurabilityAttribute, s, limit)
+}
+
+// DurabilityAttribute is the key of a topic's attributes that holds its durability. RocketMQ brokers keep attributes
+// they do not know.
+const DurabilityAttribute = "fusion.durability"
+
+// DataVersion orders versions of a table (RocketMQ's dataVersion): by StateVersion, then Counter, then Timestamp.
+type DataVersion struct {
+	Counter      int64 `json:"counter"`
+	StateVersion int64 `json:"stateVersion"`
+	Timestamp    int64 `json:"timestamp"` // milliseconds since 1970
+}
+
+// Topic is RocketMQ's TopicConfig.
+type Topic struct {
+	Name        string            `json:"topicName"`
+	ReadQueues  int32             `json:"readQueueNums"`  // 1..MaxQueues
+	WriteQueues int32             `json:"writeQueueNums"` // 1..MaxQueues
+	Perm        int32             `json:"perm"`           // 0..MaxPerm
+	FilterType  string            `json:"topicFilterType"`
+	SysFlag     int32             `json:"topicSysFlag"`
+	Order       bool              `json:"order"`
+	Attributes  map[string]string `json:"attributes"`
+
+	// Extra are the fields this version does not know, by name, as they were read. Put keeps those of the stored topic
+	// when it is nil.
+	Extra map[string]json.RawMessage `json:"-"`
+}
+
+// DefaultTopic is a topic with RocketMQ's defaults for the fields a file may leave out.
+func DefaultTopic(name string) Topic {
+	return Topic{Name: name, ReadQueues: 16, WriteQueues: 16, Perm: PermRead | PermWrite, FilterType: "SINGLE_TAG"}
+}
+
+// Durability is the durability the topic asks for, or def when it asks for none.
+func (t *Topic) Durability(def Durability) Durability {
+	if len(t.Attributes) == 0 {
+		return def
+	}
+	if s, ok := t.Attributes[DurabilityAttribute]; ok {
+		if d, err := ParseDurability(s); err == nil {
+			return d
+		}
+	}
+	return def
+}
+
+type topicFields Topic // without methods, so that encoding/json does not call them again
+
+// MarshalJSON writes the known fields and Extra, ordered by name.
+func (t Topic) MarshalJSON() ([]byte, error) {
+	if t.Attributes == nil {
+		t.Attributes = map[string]string{}
+	}
+	return marshalWith(topicFields(t), t.Extra)
+}
+
+// UnmarshalJSON sets the fields that are there and leaves the others as they are; what it does not know goes to Extra.
+func (t *Topic) UnmarshalJSON(b []byte) error {
+	extra, err := unmarshalWith(b, (*topicFields)(t), topicNames)
+	if err == nil {
+		t.Extra = extra
+	}
+	return err
+}
+
+var topicNames = fieldNames(topicFields{})
+
+func (t *Topic) check() error {
+	if err := CheckTopic(t.Name); err != nil {
+		return err
+	}
+	const queues = "1 to 16384"
+	if t.ReadQueues < 1 || t.ReadQueues > MaxQueues {
+		return invalidInt("readQueueNums", int64(t.ReadQueues), queues)
+	}
+	if t.WriteQueues < 1 || t.WriteQueues > MaxQueues {
+		return invalidInt("writeQueueNums", int64(t.WriteQueues), queues)
+	}
+	if t.Perm < 0 || t.Perm > MaxPerm {
+		return invalidInt("perm", int64(t.Perm), "0 to 7")
+	}
+	if f := t.FilterType; f != "" && f != "SINGLE_TAG" && f != "MULTI_TAG" {
+		return invalid("topicFilterType", f, "SINGLE_TAG or MULTI_TAG")
+	}
+	if s, ok := t.Attributes[DurabilityAttribute]; ok {
+		if _, err := ParseDurability(s); err != nil {
+			return err
+		}
+	}
+	if err := checkAttributes(t.Attributes); err != nil {
+		return err
+	}
+	return checkExtra(t.Extra)
+}
+
+// clone returns a copy that shares no memory a caller could change; a missing filter type gets RocketMQ's default.
+func (t Topic) clone() *Topic {
+	if t.FilterType == "" {
+		t.FilterType = "SINGLE_TAG"
+	}
+	t.Attributes = maps.Clone(t.Attributes)
+	t.Extra = maps.Clone(t.Extra)
+	return &t
+}
+
+func checkAttributes(m map[string]string) error {
+	if len(m) > maxAttributes {
+		return invalidInt("attributes", int64(len(m)), "at most 64 of them")
+	}
+	for k, v := range m {
+		if k == "" || len(k) > maxAttributeBytes || len(v) > maxAttributeBytes {
+			return invalid("attributes", k, "keys of 1 to 1024 bytes and values of at most 1024 bytes")
+		}
+	}
+	return nil
+}
+
+func checkExtra(m map[string]json.RawMessage) error {
+	n := 0
+	for k, v := range m {
+		n += len(k) + len(v)
+	}
+	if n > maxRememberedExtra {
+		return invalidInt("unknown fields", int64(n), "at most 65536 bytes")
+	}
+	return nil
+}
