@@ -2,3 +2,4 @@ module github.com/fusionmq/fusionmq/store
 
 go 1.26.0
 
+require golang.org/x/sys v0.50.0 // indirect
