@@ -1,0 +1,121 @@
+package longpoll
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// model is the same table as a plain list.
+type model struct{ held []*Hold[int] }
+
+func (m *model) remove(h *Hold[int]) bool {
+	i := slices.Index(m.held, h)
+	if i < 0 {
+		return false
+	}
+	m.held = slices.Delete(m.held, i, i+1)
+	return true
+}
+
+func (m *model) take(keep func(*Hold[int]) bool) (out []*Hold[int]) {
+	m.held = slices.DeleteFunc(m.held, func(h *Hold[int]) bool {
+		if !keep(h) {
+			out = append(out, h)
+			return true
+		}
+		return false
+	})
+	return out
+}
+
+func sameSet(a, b []*Hold[int]) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for _, h := range a {
+		if !slices.Contains(b, h) {
+			return false
+		}
+	}
+	return true
+}
+
+func TestTableAgainstAList(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const limit = 20
+		tab, m := New[int](limit), &model{}
+		var ever []*Hold[int]
+		n := 0
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				n++
+				h, ok := tab.Add(rapid.Uint64Range(1, 4).Draw(t, "conn"), rapid.Int64Range(0, 50).Draw(t, "deadline"), n)
+				if ok != (len(m.held) < limit) {
+					t.Fatalf("Add with %d held: %v", len(m.held), ok)
+				}
+				if ok {
+					m.held, ever = append(m.held, h), append(ever, h)
+				}
+			},
+			"remove": func(t *rapid.T) {
+				if len(ever) == 0 {
+					t.Skip()
+				}
+				h := rapid.SampledFrom(ever).Draw(t, "hold")
+				if got, want := tab.Remove(h), m.remove(h); got != want || h.Held() {
+					t.Fatalf("Remove = %v, want %v", got, want)
+				}
+			},
+			"expire": func(t *rapid.T) {
+				now := rapid.Int64Range(0, 50).Draw(t, "now")
+				got := tab.Expire(now, nil)
+				want := m.take(func(h *Hold[int]) bool { return h.Deadline() > now })
+				if !sameSet(got, want) || !slices.IsSortedFunc(got, func(a, b *Hold[int]) int { return int(a.Deadline() - b.Deadline()) }) {
+					t.Fatalf("Expire(%d) gave %d requests, want %d in order of deadline", now, len(got), len(want))
+				}
+			},
+			"drop": func(t *rapid.T) {
+				c := rapid.Uint64Range(1, 4).Draw(t, "conn")
+				if got, want := tab.Drop(c, nil), m.take(func(h *Hold[int]) bool { return h.conn != c }); !sameSet(got, want) {
+					t.Fatalf("Drop(%d) gave %d requests, want %d", c, len(got), len(want))
+				}
+			},
+			"": func(t *rapid.T) {
+				if tab.Len() != len(m.held) {
+					t.Fatalf("Len = %d, want %d", tab.Len(), len(m.held))
+				}
+				next, ok := tab.Next()
+				if ok != (len(m.held) > 0) {
+					t.Fatalf("Next = %v with %d held", ok, len(m.held))
+				}
+				conns := map[uint64]bool{}
+				for _, h := range m.held {
+					conns[h.conn] = true
+					if !h.Held() || h.Deadline() < next {
+						t.Fatalf("a held request has deadline %d, Next says %d", h.Deadline(), next)
+					}
+				}
+				if tab.Conns() != len(conns) {
+					t.Fatalf("Conns = %d, want %d", tab.Conns(), len(conns))
+				}
+			},
+		})
+		if got := tab.Clear(nil); !sameSet(got, m.held) || tab.Len() != 0 || tab.Conns() != 0 {
+			t.Fatalf("Clear gave %d of %d and left %d", len(got), len(m.held), tab.Len())
+		}
+	})
+}
+
+func BenchmarkAddRemove(b *testing.B) {
+	tab := New[int](100_001)
+	for i := range 100_000 {
+		tab.Add(uint64(i%1000), int64(i*7919%20_000), i)
+	}
+	b.ReportAllocs()
+	for i := range b.N {
+		h, _ := tab.Add(uint64(i%1000), int64(i%20_000), i)
+		tab.Remove(h)
+	}
+}
