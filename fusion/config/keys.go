@@ -1,0 +1,156 @@
+package config
+
+import (
+	"os"
+	"strings"
+	"time"
+)
+
+// sections gives the order and the purpose of the parts of the file.
+var sections = []struct{ name, doc string }{
+	{"", "The process as a whole."},
+	{"nameserver", "The embedded RocketMQ name server: clients ask it which broker has a topic."},
+	{"broker", "The RocketMQ broker protocol: producers, and consumers that pull."},
+	{"fast", "The second broker port that clients up to RocketMQ 4.4 use (the \"VIP channel\")."},
+	{"notify", "The Notify wire: producers, and subscribers that are pushed to."},
+	{"http", "Administration over HTTP: `/api/v1`, `/metrics`, `/healthz`, `/readyz`."},
+	{"store", "The embedded store."},
+	{"log", "The log of the process, on standard error, one line an event."},
+	{"metrics", "The page `/metrics`."},
+	{"pyroscope", "Continuous profiling with Grafana Pyroscope."},
+	{"memory", "The Go runtime."},
+	{"shutdown", "The end of the process."},
+}
+
+// keys binds the table to c. The order is the order of the documentation.
+func keys(c *Config) []Key {
+	return []Key{
+		{Name: "data", Default: "./data", HasFlag: true,
+			Doc:   "Directory of everything that is kept. Made when missing; one process at a time may use it.",
+			value: textValue{&c.Data, notEmpty, "a path"}},
+		{Name: "profile", Default: string(Dev), HasFlag: true,
+			Doc:   "Set of defaults. `production` changes the defaults marked below and refuses to start without access control, which this version does not have yet: state `insecure: true` to run it in a network that you trust.",
+			value: enumValue[Profile]{&c.Profile, []Profile{Dev, Production}}},
+		{Name: "insecure", Default: "false", HasFlag: true,
+			Doc:   "Accept that everyone who reaches a port may do everything. Only `profile: production` asks for it.",
+			value: boolValue{&c.Insecure}},
+		{Name: "advertise-host", Default: "", HasFlag: true, Shown: "the address through which a client reached the name server",
+			Doc:   "Host name or address that clients are told to connect to. Set it when they reach this machine by another address than the process sees: containers, NAT, several networks.",
+			value: textValue{&c.AdvertiseHost, hostOnly, "a host name or an address, without a port"}},
+
+		{Name: "nameserver.addr", Default: ":9876", HasFlag: true,
+			Doc:   "Where the name server listens.",
+			value: textValue{&c.Nameserver.Addr, listenAddr(Off), addrForm}},
+
+		{Name: "broker.addr", Default: ":10911", HasFlag: true,
+			Doc:   "Where the broker listens.",
+			value: textValue{&c.Broker.Addr, listenAddr(Off), addrForm}},
+		{Name: "broker.cluster", Default: "DefaultCluster",
+			Doc:   "Cluster that the broker registers under. Also the name of a system topic.",
+			value: textValue{&c.Broker.Cluster, nodeName, nameForm}},
+		{Name: "broker.name", Default: machineName(), Shown: "the machine's host name",
+			Doc:   "Name of the broker. Must differ between the brokers of a cluster and stay the same for the life of the data. Also the name of a system topic.",
+			value: textValue{&c.Broker.Name, nodeName, nameForm}},
+		{Name: "broker.nameservers", Default: "",
+			Doc:   "Other name servers to register with, beside the embedded one.",
+			value: listValue{&c.Broker.Nameservers, dialAddr, "a list of host:port"}},
+		{Name: "broker.register-interval", Default: "30s",
+			Doc:   "How often the broker registers again. A name server forgets a broker that was silent for 120 s.",
+			value: durationValue{&c.Broker.RegisterInterval, 10 * time.Second, 60 * time.Second}},
+		{Name: "broker.auto-create-topics", Default: "true", Production: "false", HasFlag: true,
+			Doc:   "Create a topic when the first message for it arrives.",
+			value: boolValue{&c.Broker.AutoCreateTopics}},
+		{Name: "broker.auto-create-groups", Default: "true", Production: "false", HasFlag: true,
+			Doc:   "Create a consumer group when it appears for the first time.",
+			value: boolValue{&c.Broker.AutoCreateGroups}},
+		{Name: "broker.default-queues", Default: "8", Unit: "queues",
+			Doc:   "Most queues of a topic that is created on first use; a producer may ask for fewer.",
+			value: intValue{&c.Broker.DefaultQueues, 1, 1024}},
+		{Name: "broker.max-message-size", Default: "4MiB",
+			Doc:   "Largest body of a message, on both front ends.",
+			value: sizeValue{p: &c.Broker.MaxMessageSize, min: 1 << 10, max: 64 << 20}},
+		{Name: "broker.max-connections", Default: "20000", Unit: "connections",
+			Doc:   "Most connections on the broker port at a time.",
+			value: intValue{&c.Broker.MaxConnections, 1, 1_000_000}},
+		{Name: "broker.idle-timeout", Default: "2m",
+			Doc:   "Close a connection that was silent for this long.",
+			value: durationValue{&c.Broker.IdleTimeout, 30 * time.Second, time.Hour}},
+
+		{Name: "fast.addr", Default: Auto, HasFlag: true,
+			Doc:   "Where the second port listens. `auto` is the broker's host and port - 2, and closed when the broker's port is 0.",
+			value: textValue{&c.Fast.Addr, listenAddr(Auto, Off), "`auto`, " + addrForm}},
+
+		{Name: "notify.addr", Default: ":9877", HasFlag: true,
+			Doc:   "Where the Notify wire listens.",
+			value: textValue{&c.Notify.Addr, listenAddr(Off), addrForm}},
+		{Name: "notify.ack-timeout", Default: "5s",
+			Doc:   "How long a subscriber has to acknowledge a push before the message is tried again.",
+			value: durationValue{&c.Notify.AckTimeout, 100 * time.Millisecond, 10 * time.Minute}},
+		{Name: "notify.max-connections", Default: "40000", Unit: "connections",
+			Doc:   "Most connections on the Notify port at a time.",
+			value: intValue{&c.Notify.MaxConnections, 1, 1_000_000}},
+
+		{Name: "http.addr", Default: "127.0.0.1:8080", HasFlag: true,
+			Doc:   "Where HTTP listens. It has no access control yet: open it to other machines only in a network that you trust.",
+			value: textValue{&c.HTTP.Addr, listenAddr(Off), addrForm}},
+
+		{Name: "store.segment-size", Default: "1GiB",
+			Doc:   "Size of one file of the log. Fixed when the directory is made.",
+			value: sizeValue{p: &c.Store.SegmentSize, min: 64 << 10, max: 1 << 30, multiple: 4 << 10}},
+		{Name: "store.flush", Default: "async", HasFlag: true,
+			Doc:   "When a send is acknowledged, for topics that do not say: `async` when the message is in the page cache (survives the end of the process, not of the machine), `sync` when it is on disk.",
+			value: enumValue[string]{&c.Store.Flush, []string{"async", "sync"}}},
+		{Name: "store.flush-interval", Default: "500ms",
+			Doc:   "How often the log is brought to disk in the background: the most that `async` loses when the machine fails.",
+			value: durationValue{&c.Store.FlushInterval, 10 * time.Millisecond, time.Minute}},
+		{Name: "store.persist-interval", Default: "5s",
+			Doc:   "How often changed consumer offsets are written.",
+			value: durationValue{&c.Store.PersistInterval, 100 * time.Millisecond, 10 * time.Minute}},
+		{Name: "store.checkpoint-size", Default: "256MiB",
+			Doc:   "Most log that is read again after an unclean stop.",
+			value: sizeValue{p: &c.Store.CheckpointSize, min: 1 << 20, max: 16 << 30}},
+
+		{Name: "log.level", Default: "info", HasFlag: true, Live: true,
+			Doc:   "Least important events that are logged.",
+			value: enumValue[string]{&c.Log.Level, []string{"debug", "info", "warn", "error"}}},
+		{Name: "log.format", Default: "text", HasFlag: true,
+			Doc:   "Form of a line: `text` is key=value, `json` one object.",
+			value: enumValue[string]{&c.Log.Format, []string{"text", "json"}}},
+
+		{Name: "metrics.max-series", Default: "1000", Unit: "series", Live: true,
+			Doc:   "Most topic and group series of one metric; the page counts what it leaves out.",
+			value: intValue{&c.Metrics.MaxSeries, 0, 100_000}},
+
+		{Name: "pyroscope.url", Default: "",
+			Doc:   "Address of a Pyroscope server, such as http://pyroscope:4040. Empty: no profiles are sent.",
+			value: textValue{&c.Pyroscope.URL, httpURL, "an http or https address"}},
+		{Name: "pyroscope.app", Default: "fusionmq",
+			Doc:   "Name under which the profiles appear.",
+			value: textValue{&c.Pyroscope.App, notEmpty, "a name"}},
+
+		{Name: "memory.limit", Default: "0", Shown: "three quarters of the memory that the machine or its control group has",
+			Doc:   "Size at which the garbage collector works harder to stay below (GOMEMLIMIT, which wins when it is set). It covers what Go allocates, not the page cache.",
+			value: sizeValue{p: &c.Memory.Limit, min: 32 << 20, max: 1 << 40, zero: "follows the machine"}},
+
+		{Name: "shutdown.timeout", Default: "8s",
+			Doc:   "How long requests in work may take after SIGTERM before their connections are closed. The process ends at most two seconds later.",
+			value: durationValue{&c.Shutdown.Timeout, 0, time.Minute}},
+	}
+}
+
+const (
+	addrForm = "host:port, `:port` for all interfaces, port 0 for a free one, or `off`"
+	nameForm = "1 to 127 letters, digits, `-`, `_`, `%`, `|`"
+)
+
+// machineName is the host name in the alphabet of broker names.
+func machineName() string {
+	h, err := os.Hostname()
+	if err == nil {
+		h = strings.ReplaceAll(h, ".", "-")
+		if nodeName(h) == nil {
+			return h
+		}
+	}
+	return "fusionmq"
+}

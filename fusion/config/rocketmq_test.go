@@ -1,0 +1,112 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestImportTranslates(t *testing.T) {
+	im, err := Import(strings.NewReader(`# sample
+brokerClusterName = Prod
+brokerName=broker-a
+brokerId=0
+namesrvAddr=10.0.0.1:9876;10.0.0.2:9876
+brokerIP1=mq.example.com
+listenPort=20911
+deleteWhen=04
+autoCreateTopicEnable=false
+flushDiskType : SYNC_FLUSH
+flushIntervalCommitLog 1000
+storePathRootDir=/srv/mq \
+  -data
+transactionTimeOut=3000
+someNewKey=1
+maxMessageSize=1048576
+maxMessageSize=2097152
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "x.yaml")
+	if err := os.WriteFile(path, im.YAML, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Load(Sources{File: path})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, im.YAML)
+	}
+	for name, want := range map[string]string{
+		"broker.cluster": "Prod", "broker.name": "broker-a", "broker.nameservers": "10.0.0.1:9876,10.0.0.2:9876",
+		"advertise-host": "mq.example.com", "broker.addr": ":20911", "broker.auto-create-topics": "false", "store.flush": "sync",
+		"store.flush-interval": "1s", "data": "/srv/mq -data", "broker.max-message-size": "2MiB",
+	} {
+		for _, k := range l.Settings() {
+			if k.Name == name && k.Text() != want {
+				t.Errorf("%s = %q, want %q", name, k.Text(), want)
+			}
+		}
+		if !strings.HasPrefix(l.Origin(name), "file") {
+			t.Errorf("%s comes from %s", name, l.Origin(name))
+		}
+	}
+	warned := strings.Join(im.Warnings, "\n")
+	for _, w := range []string{"line 8: deleteWhen=04 has no effect", "line 14: transactionTimeOut=3000 has no effect: used by transactions", "line 15: someNewKey=1", "line 16: maxMessageSize is set again in line 17"} {
+		if !strings.Contains(warned, w) {
+			t.Errorf("warnings lack %q:\n%s", w, warned)
+		}
+	}
+	if !strings.Contains(string(im.YAML), "# transactionTimeOut=3000: ") {
+		t.Errorf("the file does not keep transactionTimeOut as a comment:\n%s", im.YAML)
+	}
+}
+
+func TestImportRefuses(t *testing.T) {
+	for _, tc := range []struct{ name, give, want string }{
+		{"a slave", "brokerRole=SLAVE", "line 1: brokerRole=SLAVE: only a master"},
+		{"a slave by number", "\nbrokerId=1", "line 2: brokerId=1: only a master"},
+		{"access control", "aclEnable=true", "no access control"},
+		{"replication", "enableControllerMode=true", "no replication"},
+		{"a bad number", "flushIntervalCommitLog=soon", "line 1: flushIntervalCommitLog=soon: want a number of milliseconds"},
+		{"a value out of range", "defaultTopicQueueNums=0", "line 1: defaultTopicQueueNums=0: the least is 1"},
+		{"a bad port", "listenPort=x", "port \"x\""},
+		{"a bad address", "bindAddress=x", "want an address"},
+		{"no value", "what", `"what" has no value`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if _, err := Import(strings.NewReader(tc.give)); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("Import(%q) = %v, want it to contain %q", tc.give, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestImportIPv6BindAddress(t *testing.T) {
+	im, err := Import(strings.NewReader("bindAddress=::1\n"))
+	if err != nil || !strings.Contains(string(im.YAML), `addr: "[::1]:10911"`) {
+		t.Errorf("Import = %s, %v", im.YAML, err)
+	}
+}
+
+func FuzzImport(f *testing.F) {
+	for _, s := range []string{"", "a=b", "a", "\\", "a=\\\nb", "listenPort=1\nlistenPort=2", "brokerName=x\x00", "!c\n#d", "namesrvAddr=;", "a==\\\\\n", "brokerClusterName=\" #"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		im, err := Import(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		var c Config
+		ld := loader{byName: map[string]Key{}, origin: map[string]string{}}
+		for _, k := range keys(&c) {
+			ld.byName[k.Name] = k
+			ld.names = append(ld.names, k.Name)
+		}
+		ld.yaml("f", im.YAML)
+		if len(ld.errs) > 0 {
+			t.Errorf("Import(%q) wrote a file that does not load: %v\n%s", text, ld.errs, im.YAML)
+		}
+	})
+}

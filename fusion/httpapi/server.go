@@ -1,0 +1,50 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Server is an open administration port.
+type Server struct {
+	http http.Server
+	addr net.Addr
+	done chan struct{} // closed when the accept loop has ended
+}
+
+// Serve serves h on l until Shutdown. It takes l over.
+func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
+	s := &Server{addr: l.Addr(), done: make(chan struct{}), http: http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      2 * requestTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("http listener failed", "addr", s.addr.String(), "error", err)
+		}
+	}()
+	return s
+}
+
+// Addr is where the port listens.
+func (s *Server) Addr() net.Addr { return s.addr }
+
+// Shutdown stops accepting and waits for requests in work; when ctx ends first it closes their connections.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	<-s.done
+	return err
+}

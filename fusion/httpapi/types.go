@@ -1,0 +1,143 @@
+package httpapi
+
+import "time"
+
+// The types below are the wire: encoding/json writes them, and the OpenAPI document is made from them. A field's doc tag
+// is its description there. The client in sdk-go/admin has types of its own; its tests compare both.
+
+// Status is what a broker says about itself.
+type Status struct {
+	Version       string            `json:"version" doc:"Version of the program."`
+	GoVersion     string            `json:"goVersion" doc:"Version of Go that it was built with."`
+	PID           int               `json:"pid" doc:"Process id."`
+	Started       time.Time         `json:"started" doc:"When the process began to serve."`
+	UptimeSeconds int64             `json:"uptimeSeconds" doc:"Seconds since then."`
+	Ready         bool              `json:"ready" doc:"Whether everything serves, as /readyz has it."`
+	Profile       string            `json:"profile" doc:"Set of defaults: dev or production."`
+	Security      string            `json:"security" doc:"Who may do what. none: everyone who reaches a port may do everything."`
+	Cluster       string            `json:"cluster" doc:"Cluster that the broker registers under."`
+	Broker        string            `json:"broker" doc:"Name of the broker."`
+	Advertised    string            `json:"advertised" doc:"host:port that clients are told to connect to; the host is * when each client is told the address through which it came."`
+	Data          string            `json:"data" doc:"Directory of the data, as an absolute path."`
+	Listeners     map[string]string `json:"listeners" doc:"host:port of every open listener, by name."`
+	Store         StoreStatus       `json:"store" doc:"The log."`
+	Counts        Counts            `json:"counts" doc:"How many there are of what."`
+	Memory        Memory            `json:"memory" doc:"Memory of the process."`
+}
+
+// StoreStatus is where the log stands. Positions are bytes from the start of the log.
+type StoreStatus struct {
+	MinPosition        int64  `json:"minPosition" doc:"First byte that is still kept."`
+	MaxPosition        int64  `json:"maxPosition" doc:"Next byte to be written."`
+	SyncedPosition     int64  `json:"syncedPosition" doc:"First byte that may not be on disk yet."`
+	DispatchedPosition int64  `json:"dispatchedPosition" doc:"First byte that the views may not cover yet."`
+	Flush              string `json:"flush" doc:"When a send is acknowledged, for topics that do not say: async or sync."`
+}
+
+// Counts are numbers of things.
+type Counts struct {
+	Topics            int `json:"topics" doc:"Topics that users made; system topics are left out."`
+	PullGroups        int `json:"pullGroups" doc:"Consumer groups that pull."`
+	PushGroups        int `json:"pushGroups" doc:"Groups that are pushed to."`
+	BrokerConnections int `json:"brokerConnections" doc:"Open connections on the broker's ports."`
+	NotifyConnections int `json:"notifyConnections" doc:"Open connections on the Notify port."`
+}
+
+// Memory is what the process uses.
+type Memory struct {
+	AnonymousBytes int64 `json:"anonymousBytes" doc:"Resident memory that belongs to the process alone; the page cache is not in it."`
+	HeapBytes      int64 `json:"heapBytes" doc:"Go heap in use."`
+	LimitBytes     int64 `json:"limitBytes" doc:"Size at which the garbage collector works harder."`
+}
+
+// Topic is one topic.
+type Topic struct {
+	Name        string `json:"name" doc:"Name."`
+	ReadQueues  int32  `json:"readQueues" doc:"Queues that consumers read."`
+	WriteQueues int32  `json:"writeQueues" doc:"Queues that producers write."`
+	Perm        string `json:"perm" doc:"r, w or rw; - for neither."`
+	Durability  string `json:"durability" doc:"When a send is acknowledged: memory, async or sync."`
+	System      bool   `json:"system" doc:"Whether the system made it for itself."`
+	Messages    int64  `json:"messages" doc:"Messages that can be read, over all queues."`
+}
+
+// TopicDetail is one topic with its queues.
+type TopicDetail struct {
+	Topic
+	Queues []Queue `json:"queues" doc:"Queues that ever had a message."`
+}
+
+// Queue is one queue of a topic.
+type Queue struct {
+	ID        int32 `json:"id" doc:"Number of the queue."`
+	MinOffset int64 `json:"minOffset" doc:"First offset that can be read."`
+	MaxOffset int64 `json:"maxOffset" doc:"Next offset to be given."`
+}
+
+// TopicPage is a part of the list of topics.
+type TopicPage struct {
+	Topics []Topic `json:"topics" doc:"In order of their names."`
+	Next   string  `json:"next,omitempty" doc:"Value of after for the next page; absent on the last one."`
+}
+
+// NewTopic asks for a topic.
+type NewTopic struct {
+	Name       string `json:"name" required:"true" doc:"1 to 127 letters, digits, -, _, % and |."`
+	Queues     int32  `json:"queues,omitempty" doc:"Read and write queues. Default: broker.default-queues."`
+	Perm       string `json:"perm,omitempty" doc:"r, w or rw. Default: rw."`
+	Durability string `json:"durability,omitempty" doc:"memory, async or sync. Default: store.flush."`
+}
+
+// Group is one consumer group, on either front end.
+type Group struct {
+	Name    string       `json:"name" doc:"Name."`
+	Mode    string       `json:"mode" doc:"pull or push."`
+	Members int          `json:"members" doc:"Connected clients."`
+	Lag     int64        `json:"lag" doc:"Messages not yet consumed, over all topics. For a push group: what waits, is in flight or is to be tried again; an estimate while the group is behind."`
+	Topics  []GroupTopic `json:"topics" doc:"What it consumes, in order of the topics' names."`
+	Clients []Client     `json:"clients" doc:"Connected clients."`
+}
+
+// GroupTopic is a group's place in one topic.
+type GroupTopic struct {
+	Topic    string `json:"topic" doc:"Name of the topic."`
+	Lag      int64  `json:"lag" doc:"Messages not yet consumed."`
+	Attached *bool  `json:"attached,omitempty" doc:"Push groups: whether the group keeps up with the end of the topic."`
+	Retries  int    `json:"retries,omitempty" doc:"Push groups: messages that wait for another attempt."`
+}
+
+// Client is one connected client of a group.
+type Client struct {
+	ID       string `json:"id" doc:"Id that the client chose."`
+	Address  string `json:"address" doc:"Where it connects from."`
+	Language string `json:"language,omitempty" doc:"What it says it is written in."`
+	Version  string `json:"version,omitempty" doc:"Version that it states."`
+}
+
+// GroupPage is a part of the list of groups.
+type GroupPage struct {
+	Groups []Group `json:"groups" doc:"In order of their names."`
+	Next   string  `json:"next,omitempty" doc:"Value of after for the next page; absent on the last one."`
+}
+
+// Page says which part of a list is asked for.
+type Page struct {
+	Prefix string `query:"prefix" doc:"Only names that begin with this."`
+	After  string `query:"after" doc:"Only names behind this one; the next field of the page before."`
+	Limit  int    `query:"limit" doc:"Most entries, 1 to 1000. Default 100."`
+	System bool   `query:"system" doc:"Include what the system made for itself. Default false."`
+}
+
+// Problem is an error as RFC 9457 has it, with the field, value and limit that it is about. It is what handlers
+// return to say which answer a caller gets.
+type Problem struct {
+	Type   string `json:"type" doc:"about:blank."`
+	Title  string `json:"title" doc:"Text of the status code."`
+	Status int    `json:"status" doc:"HTTP status code."`
+	Detail string `json:"detail" doc:"What is wrong and what to change."`
+	Field  string `json:"field,omitempty" doc:"Field or parameter that is wrong."`
+	Value  string `json:"value,omitempty" doc:"What it was."`
+	Limit  string `json:"limit,omitempty" doc:"What it may be."`
+}
+
+func (p *Problem) Error() string { return p.Detail }
