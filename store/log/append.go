@@ -1,0 +1,430 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/fusionmq/fusionmq/store/record"
+)
+
+// Sequence numbers the records of one queue. The log alone advances it, under its lock, and takes numbers back when
+// their records could not be written.
+type Sequence struct {
+	Owner any // for Options.Written; the log does not look at it
+	next  int64
+}
+
+// Reset sets the next number. Only before Start.
+func (s *Sequence) Reset(next int64) { s.next = next }
+
+// Next is the next number. Only before Start.
+func (s *Sequence) Next() int64 { return s.next }
+
+// Item is one record of a batch. The caller sets Seq, Size, Tags and Sync; the log sets the rest.
+type Item struct {
+	Seq  *Sequence // nil: the record takes no queue offset
+	Tags int64     // carried through to Options.Written
+	Size int32     // bytes in the batch's buffer
+	Sync bool      // to be acknowledged when durable
+
+	Position    int64
+	QueueOffset int64
+	Time        int64 // store time
+	Err         error // nil: written, and synced when Sync was set
+}
+
+// Batch is what one caller appends in one go: records encoded back to back in Buf, one Item each. It belongs to the
+// caller again when Append returns and can be used for the next one.
+type Batch struct {
+	Buf   []byte
+	Items []Item
+
+	pending int           // parts that are not acknowledged; guarded by Log.mu
+	waiting bool          // the caller sleeps on wake until pending is 0; guarded by Log.mu
+	lead    bool          // woken to write, not because it is done; guarded by Log.mu
+	wake    chan struct{} // cap 1
+}
+
+// Reset empties the batch and keeps its memory.
+func (b *Batch) Reset() {
+	b.Buf = b.Buf[:0]
+	clear(b.Items)
+	b.Items = b.Items[:0]
+}
+
+// Part is a run of items of one batch that were written together.
+type Part struct {
+	Batch    *Batch
+	From, To int // indexes into Batch.Items
+	sync     bool
+	end      int64
+}
+
+// Items are the records of the part.
+func (p *Part) Items() []Item { return p.Batch.Items[p.From:p.To] }
+
+type syncPart struct {
+	batch    *Batch
+	from, to int
+	end      int64
+}
+
+// chunk is a run of bytes of a gather that goes to one place of one segment.
+type chunk struct {
+	seg    *segment
+	off    int64
+	lo, hi int // in gather.buf
+}
+
+// gather is what has been given places but is not written: bytes for the log and the batches they came from.
+type gather struct {
+	buf      []byte
+	chunks   []chunk
+	parts    []Part
+	start    int64
+	end      int64
+	syncOnly bool // nobody in it waits for less than a sync
+}
+
+func (g *gather) reset() {
+	if cap(g.buf) > keepBuffer {
+		g.buf = nil
+	}
+	g.buf = g.buf[:0]
+	clear(g.chunks)
+	clear(g.parts)
+	g.chunks, g.parts = g.chunks[:0], g.parts[:0]
+}
+
+// Append gives the batch's records their places and returns when each is acknowledged or has its Err set. Items that
+// fail leave no trace.
+//
+// The pipeline. A caller takes mu, gets places and copies its bytes into the active gather. If nobody has the pen it
+// takes it: swap the gathers, unlock, write, tell Written, lock, acknowledge, and again while bytes have gathered
+// meanwhile, at most leaderTurns times before the pen goes to a caller that waits. So one write carries all that
+// arrived during the write before it, and nobody is switched to for a record of their own. A batch that wants a sync
+// leaves the pen alone and rings the flush loop, which writes and syncs in one go: with 256 such callers a pen of
+// their own would cost a write a record. A version with a writer goroutine and a channel was not tried: it adds two
+// switches to an append that meets no other.
+func (l *Log) Append(b *Batch) {
+	if len(b.Items) == 0 {
+		return
+	}
+	now := l.o.Now()
+	wantSync := false
+	for i := range b.Items {
+		wantSync = wantSync || b.Items[i].Sync
+	}
+	l.mu.Lock()
+	l.placeLocked(b, now, wantSync)
+	if b.pending == 0 {
+		l.mu.Unlock()
+		return
+	}
+	if b.wake == nil {
+		b.wake = make(chan struct{}, 1)
+	}
+	if wantSync {
+		select {
+		case l.flush <- struct{}{}:
+		default:
+		}
+	}
+	if !l.mu.writing && (!wantSync || len(l.mu.active.buf) >= maxGather/4) && len(l.mu.active.parts) > 0 {
+		l.leadLocked(b)
+		if b.pending == 0 {
+			l.mu.Unlock()
+			return
+		}
+	}
+	for b.pending > 0 {
+		b.waiting = true
+		l.mu.Unlock()
+		<-b.wake
+		l.mu.Lock()
+		b.waiting = false
+		if b.lead {
+			b.lead = false
+			l.leadLocked(b)
+		}
+	}
+	l.mu.Unlock()
+}
+
+// placeLocked gives places to the items in order. It may unlock while it waits.
+func (l *Log) placeLocked(b *Batch, now int64, wantSync bool) {
+	lo := 0 // of item i in b.Buf
+	for i := 0; i < len(b.Items); {
+		if err := l.admitLocked(); err != nil {
+			failItems(b.Items[i:], err)
+			return
+		}
+		m := &l.mu
+		m.lastTime = max(m.lastTime, now)
+		left := m.cur.base + m.cur.size - m.end
+		from, hi := i, lo
+		for ; i < len(b.Items); i++ {
+			it := &b.Items[i]
+			size := int64(it.Size)
+			if size+record.BlankSize > left {
+				break
+			}
+			it.Position, it.Time = m.end+int64(hi-lo), m.lastTime
+			if it.Seq != nil {
+				it.QueueOffset = it.Seq.next
+				it.Seq.next++
+			}
+			record.SetPlace(b.Buf[hi:], it.QueueOffset, it.Position, it.Time)
+			hi += int(it.Size)
+			left -= size
+		}
+		if i > from {
+			l.gatherLocked(b.Buf[lo:hi])
+			g := m.active
+			g.syncOnly = g.syncOnly && wantSync
+			g.parts = append(g.parts, Part{Batch: b, From: from, To: i, sync: wantSync, end: m.end})
+			b.pending++
+			lo = hi
+		}
+		if i == len(b.Items) {
+			return
+		}
+		if size := int64(b.Items[i].Size); size+record.BlankSize > l.o.SegmentBytes {
+			b.Items[i].Err = fmt.Errorf("%w: %d bytes, most is %d", ErrTooLarge, size, l.o.SegmentBytes-record.BlankSize)
+			lo += int(size)
+			i++
+			continue
+		}
+		if err := l.rollLocked(); err != nil {
+			failItems(b.Items[i:], err)
+			return
+		}
+	}
+}
+
+func failItems(items []Item, err error) {
+	for i := range items {
+		items[i].Err = err
+	}
+}
+
+// gatherLocked takes bytes for the place m.end of the current segment.
+func (l *Log) gatherLocked(b []byte) {
+	m := &l.mu
+	g := m.active
+	if len(g.chunks) == 0 {
+		g.start, g.syncOnly = m.end, true
+	}
+	lo := len(g.buf)
+	g.buf = append(g.buf, b...)
+	if n := len(g.chunks); n > 0 && g.chunks[n-1].seg == m.cur {
+		g.chunks[n-1].hi = len(g.buf)
+	} else {
+		g.chunks = append(g.chunks, chunk{seg: m.cur, off: m.end - m.cur.base, lo: lo, hi: len(g.buf)})
+	}
+	m.end += int64(len(b))
+	g.end = m.end
+	if m.next == nil && m.end-m.cur.base > m.cur.size/2 {
+		signal(l.prepare)
+	}
+}
+
+// admitLocked waits until there is room for more.
+func (l *Log) admitLocked() error {
+	m := &l.mu
+	for {
+		switch {
+		case m.closed:
+			return ErrClosed
+		case m.failed != nil:
+			return m.failed
+		case len(m.active.buf) < maxGather:
+			return nil
+		case !m.writing:
+			l.leadLocked(nil) // what fills the buffer waits for the flush loop
+		default:
+			l.stats.waits.Add(1)
+			l.room.Wait()
+		}
+	}
+}
+
+// rollLocked ends the current segment with a padding record and goes to the prepared one, waiting for it if need be.
+func (l *Log) rollLocked() error {
+	m := &l.mu
+	cur := m.cur
+	for m.next == nil {
+		switch {
+		case m.closed:
+			return ErrClosed
+		case m.failed != nil:
+			return m.failed
+		case m.nextErr != nil:
+			err := m.nextErr
+			signal(l.prepare) // tried again in the background; whoever comes later finds the outcome
+			return err
+		}
+		signal(l.prepare)
+		l.stats.waits.Add(1)
+		l.room.Wait()
+		if m.cur != cur {
+			return nil // somebody else rolled
+		}
+	}
+	if left := cur.base + cur.size - m.end; left > 0 {
+		var blank [record.BlankSize]byte
+		l.gatherLocked(record.AppendBlank(blank[:0], left))
+		m.end = cur.base + cur.size
+		m.active.end = m.end
+	}
+	segs := append(append([]*segment(nil), *l.segs.Load()...), m.next)
+	m.cur, m.next = m.next, nil
+	l.segs.Store(&segs)
+	l.stats.rolls.Add(1)
+	signal(l.prepare)
+	return nil
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// leadLocked writes what has gathered, and what gathers meanwhile. own is the caller's batch, or nil for the flush loop,
+// which stops after one write. It returns locked.
+func (l *Log) leadLocked(own *Batch) {
+	m := &l.mu
+	m.writing = true
+	for turn := 0; len(m.active.parts) > 0 || len(m.active.chunks) > 0; turn++ {
+		if m.failed != nil {
+			l.takeBackLocked(m.active)
+			break
+		}
+		if turn > 0 && (own == nil || m.active.syncOnly) {
+			// Left to the flush loop, which was rung for them.
+			signal(l.flush)
+			break
+		}
+		if turn >= leaderTurns && own.pending == 0 {
+			if heir := m.active.heir(); heir != nil {
+				heir.lead = true
+				heir.wake <- struct{}{}
+				return // the pen is handed on, not put down
+			}
+		}
+		g := m.active
+		m.active, m.spare = m.spare, nil
+		l.room.Broadcast()
+		l.mu.Unlock()
+
+		err := g.write()
+		if err == nil {
+			l.stats.writes.Add(1)
+			l.stats.bytes.Add(int64(len(g.buf)))
+			l.written.Store(g.end)
+			if l.o.Written != nil {
+				l.o.Written(g.parts, g.end)
+			}
+		}
+
+		l.mu.Lock()
+		if err != nil {
+			l.failLocked(g, err)
+		} else {
+			l.acknowledgeLocked(g)
+		}
+		g.reset()
+		m.spare = g
+	}
+	m.writing = false
+	l.room.Broadcast()
+}
+
+// heir is a batch that sleeps and can take the pen.
+func (g *gather) heir() *Batch {
+	for i := range g.parts {
+		if p := &g.parts[i]; !p.sync && p.Batch.waiting && !p.Batch.lead && p.Batch.pending == 1 {
+			return p.Batch
+		}
+	}
+	return nil
+}
+
+func (g *gather) write() error {
+	for _, c := range g.chunks {
+		if _, err := c.seg.f.WriteAt(g.buf[c.lo:c.hi], c.off); err != nil {
+			return fmt.Errorf("write segment %020d at %d: %w", c.seg.base, c.off, err)
+		}
+	}
+	return nil
+}
+
+// acknowledgeLocked wakes the batches of a gather that is written; those that want a sync go on to the flush loop.
+func (l *Log) acknowledgeLocked(g *gather) {
+	m := &l.mu
+	n := 0
+	for i := range g.parts {
+		p := &g.parts[i]
+		n += p.To - p.From
+		if p.sync {
+			m.syncing = append(m.syncing, syncPart{p.Batch, p.From, p.To, p.end})
+			continue
+		}
+		p.Batch.partDoneLocked()
+	}
+	l.stats.records.Add(int64(n))
+	if len(m.syncing) > 0 {
+		signal(l.flush)
+	}
+}
+
+func (b *Batch) partDoneLocked() {
+	b.pending--
+	if b.pending == 0 && b.waiting && !b.lead {
+		b.wake <- struct{}{}
+	}
+}
+
+// failLocked takes back a gather that could not be written, and the one behind it, whose places depend on it.
+func (l *Log) failLocked(g *gather, err error) {
+	m := &l.mu
+	l.stats.failures.Add(1)
+	m.failed = errors.Join(ErrFailed, err)
+	l.event(levelError, "log write failed, appends are refused until it is repaired", "position", g.start, "err", err)
+	l.takeBackLocked(m.active) // newest first, so that the numbers end at the oldest
+	l.takeBackLocked(g)
+}
+
+// takeBackLocked fails the parts of a gather that will not be written and takes back their places and numbers.
+func (l *Log) takeBackLocked(g *gather) {
+	for i := len(g.parts) - 1; i >= 0; i-- {
+		p := &g.parts[i]
+		items := p.Items()
+		for k := len(items) - 1; k >= 0; k-- {
+			if s := items[k].Seq; s != nil {
+				s.next = items[k].QueueOffset
+			}
+			items[k].Err = l.mu.failed
+		}
+		p.Batch.partDoneLocked()
+	}
+	g.reset()
+	l.mu.end = l.written.Load()
+}
+
+var batches = sync.Pool{New: func() any { return new(Batch) }}
+
+// NewBatch takes an empty batch from a pool; Free puts it back.
+func NewBatch() *Batch { return batches.Get().(*Batch) }
+
+// Free puts a batch back after Append returned. Nothing of it may be used afterwards.
+func (b *Batch) Free() {
+	if cap(b.Buf) > keepBuffer || cap(b.Items) > 1<<16 {
+		return
+	}
+	b.Reset()
+	batches.Put(b)
+}

@@ -1,0 +1,238 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// flushLoop syncs the log: at once when somebody waits for it, else every FlushInterval. It also writes what nobody
+// else writes, and repairs the log after a failed write.
+func (l *Log) flushLoop() {
+	defer l.done.Done()
+	tick := time.NewTicker(l.o.FlushInterval)
+	defer tick.Stop()
+	for {
+		stopping := false
+		select {
+		case <-l.stop:
+			stopping = true
+		case <-l.flush:
+			// Callers that the last round woke are runnable now and bring their next batch: let them come before the sync
+			// starts. This is no linger; with nobody there it costs a scheduler round.
+			runtime.Gosched()
+		case <-tick.C:
+			l.retry()
+		}
+		for l.flushOnce() {
+		}
+		if stopping {
+			return
+		}
+	}
+}
+
+// retry looks whether what made the log refuse appends is over.
+func (l *Log) retry() {
+	l.mu.Lock()
+	repair := l.mu.failed != nil && !l.mu.broken && !l.mu.writing
+	if l.mu.next == nil && l.mu.nextErr != nil {
+		signal(l.prepare)
+	}
+	l.mu.Unlock()
+	if repair {
+		l.repair()
+	}
+}
+
+// flushOnce writes what has gathered without a writer, syncs what is written and acknowledges what waited for that. It
+// reports whether there is more to do at once.
+func (l *Log) flushOnce() bool {
+	l.mu.Lock()
+	if m := &l.mu; !m.writing && len(m.active.chunks) > 0 {
+		l.leadLocked(nil)
+	}
+	for l.mu.closed && l.mu.writing {
+		l.room.Wait() // the last appends end before the last sync
+	}
+	broken := l.mu.broken
+	l.mu.Unlock()
+	end := l.written.Load()
+	if broken || end == l.synced.Load() {
+		return false
+	}
+	if err := l.syncTo(end); err != nil {
+		l.breakLog(err)
+		return false
+	}
+	l.synced.Store(end)
+	if l.o.Synced != nil {
+		l.o.Synced(end)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &l.mu
+	n := 0
+	for n < len(m.syncing) && m.syncing[n].end <= end {
+		m.syncing[n].batch.partDoneLocked()
+		n++
+	}
+	rest := copy(m.syncing, m.syncing[n:])
+	clear(m.syncing[rest:])
+	m.syncing = m.syncing[:rest]
+	return rest > 0 || !m.writing && len(m.active.chunks) > 0
+}
+
+// syncTo syncs the segments that have bytes in [synced, end), and lets go of the files of those that are full.
+func (l *Log) syncTo(end int64) error {
+	from := l.synced.Load()
+	for _, s := range *l.segs.Load() {
+		if s.base+s.size <= from || s.base >= end {
+			continue
+		}
+		l.stats.syncs.Add(1)
+		if err := s.f.Sync(); err != nil {
+			return fmt.Errorf("sync segment %020d: %w", s.base, err)
+		}
+		if s.base+s.size <= end && s.data != nil {
+			_ = s.f.Close() // synced just now
+			s.f = nil
+		}
+	}
+	return nil
+}
+
+// breakLog refuses everything from now on: after a failed sync nobody knows which pages are on the disk.
+func (l *Log) breakLog(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &l.mu
+	l.stats.failures.Add(1)
+	m.broken = true
+	m.failed = errors.Join(ErrFailed, err)
+	l.event(levelError, "log sync failed, appends are refused until the store is opened again", "synced", l.synced.Load(), "written", l.written.Load(), "err", err)
+	for _, p := range m.syncing {
+		failItems(p.batch.Items[p.from:p.to], m.failed)
+		p.batch.partDoneLocked()
+	}
+	clear(m.syncing)
+	m.syncing = m.syncing[:0]
+	if !m.writing {
+		l.takeBackLocked(m.active)
+	}
+	l.room.Broadcast()
+}
+
+// repair cuts off what a failed write may have left and makes the log writable again.
+func (l *Log) repair() {
+	l.mu.Lock()
+	if l.mu.writing || l.mu.failed == nil || l.mu.broken {
+		l.mu.Unlock()
+		return
+	}
+	l.mu.writing = true // nobody else touches the files
+	l.mu.Unlock()
+
+	end := l.written.Load()
+	segs := *l.segs.Load()
+	keep := len(segs)
+	for keep > 1 && segs[keep-1].base > end {
+		keep--
+	}
+	cur := segs[keep-1]
+	err := l.cut(cur, segs[keep:], end)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &l.mu
+	m.writing = false
+	defer l.room.Broadcast()
+	if err != nil {
+		l.stats.failures.Add(1)
+		return // the next tick tries again; the first failure has been told
+	}
+	kept := append([]*segment(nil), segs[:keep]...)
+	l.segs.Store(&kept)
+	for _, s := range segs[keep:] {
+		s.unref()
+	}
+	if m.next != nil && m.next.base != cur.base+cur.size {
+		m.next.unref()
+		_ = l.o.FS.Remove(segmentName(l.o.Dir, m.next.base)) // an empty segment too many is removed at the next start
+		m.next = nil
+	}
+	m.cur, m.end = cur, end
+	if !m.broken {
+		m.failed = nil
+		l.event(levelInfo, "log is writable again", "position", end)
+	}
+}
+
+// cut durably zeroes the segment from end on and removes the segments behind it, newest first.
+func (l *Log) cut(s *segment, behind []*segment, end int64) error {
+	for i := len(behind) - 1; i >= 0; i-- {
+		if err := l.o.FS.Remove(segmentName(l.o.Dir, behind[i].base)); err != nil {
+			return err
+		}
+	}
+	if len(behind) > 0 {
+		if err := l.o.FS.SyncDir(l.o.Dir); err != nil {
+			return err
+		}
+	}
+	if end < s.base+s.size {
+		return s.zeroFrom(end - s.base)
+	}
+	return nil
+}
+
+// prepareLoop makes the next segment when it is asked to.
+func (l *Log) prepareLoop() {
+	defer l.done.Done()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-l.prepare:
+		}
+		l.mu.Lock()
+		if l.mu.next != nil || l.mu.closed {
+			l.mu.Unlock()
+			continue
+		}
+		base := l.mu.cur.base + l.mu.cur.size
+		l.mu.Unlock()
+		s, err := createSegment(l.o.FS, l.o.Dir, base, l.o.SegmentBytes)
+		l.mu.Lock()
+		switch {
+		case err != nil:
+			if l.mu.nextErr == nil {
+				l.event(levelError, "next log segment cannot be made, appends will be refused when the current one is full", "base", base, "err", err)
+			}
+			l.mu.nextErr = l.spaceError(err)
+			l.stats.failures.Add(1)
+		case base != l.mu.cur.base+l.mu.cur.size:
+			// A repair has taken the log back meanwhile.
+			s.unref()
+			_ = l.o.FS.Remove(segmentName(l.o.Dir, base))
+			signal(l.prepare)
+		default:
+			if l.mu.nextErr != nil {
+				l.event(levelInfo, "next log segment could be made again", "base", base)
+			}
+			l.mu.next, l.mu.nextErr = s, nil
+		}
+		l.room.Broadcast()
+		l.mu.Unlock()
+	}
+}
+
+// spaceError adds the measured state of the disk. It is called with mu held, once per failed attempt.
+func (l *Log) spaceError(err error) error {
+	free, total, e := l.o.FS.Space(l.o.Dir)
+	if e != nil {
+		free, total = -1, -1
+	}
+	return &NoSpaceError{Dir: l.o.Dir, Need: l.o.SegmentBytes, Free: free, Total: total, Err: err}
+}

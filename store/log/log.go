@@ -1,0 +1,184 @@
+package log
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fusionmq/fusionmq/store/vfs"
+)
+
+// Options configure a Log. All fields without a default must be set.
+type Options struct {
+	FS           vfs.FS
+	Dir          string // the commitlog directory; it exists
+	SegmentBytes int64  // length of every segment file, in bytes
+	// Now is the store time in milliseconds since 1970. Store times never go back along the log, whatever Now does.
+	Now func() int64
+	// FlushInterval is how often the log is synced when nobody waits for it. Default 500 ms.
+	FlushInterval time.Duration
+	// Written is told what is in the page cache now, in log order, by one goroutine at a time; the log ends at end so far.
+	// A batch without Sync is acknowledged when it returns. The parts are valid during the call.
+	Written func(parts []Part, end int64)
+	// Synced is told that everything below end is durable, by the flush loop. A batch with Sync is acknowledged after it.
+	Synced func(end int64)
+	// Event reports what an operator may want to see. It must not block.
+	Event func(level int, name string, attrs ...any)
+}
+
+// Levels of events, as in log/slog.
+const (
+	levelInfo  = 0
+	levelWarn  = 4
+	levelError = 8
+)
+
+const (
+	maxGather   = 1 << 20 // bytes that may wait for the writer before callers have to
+	keepBuffer  = 4 << 20 // a gather buffer that grew beyond this is not kept
+	leaderTurns = 8       // writes that one caller makes for others before it hands the pen to one of them
+)
+
+// Log is one commitlog directory. A position is a byte offset from the log's beginning and is never reused for another
+// record that anybody was told of.
+type Log struct {
+	o Options
+
+	written atomic.Int64 // first position that is not yet in the page cache; stored only by the writer. Readers stay below it
+	synced  atomic.Int64 // first position that is not yet durable; stored only by the flush loop. synced <= written
+	min     atomic.Int64
+	segs    atomic.Pointer[[]*segment] // ascending without gaps; replaced, never changed. The last one takes the appends
+
+	stats struct{ records, bytes, writes, syncs, failures, rolls, waits atomic.Int64 }
+
+	mu struct {
+		sync.Mutex
+		writing  bool     // somebody has the pen: writes, or is about to
+		active   *gather  // what the next write takes
+		spare    *gather  // nil while the writer has it
+		cur      *segment // the segment that places are given in; last of segs, or ahead of it by what is not written yet
+		end      int64    // next position to give; written <= end
+		lastTime int64    // newest store time given
+		next     *segment // prepared, or nil
+		nextErr  error    // why there is none; cleared by the next attempt
+		failed   error    // wraps ErrFailed; nil: writable
+		broken   bool     // failed for good: a sync failed
+		closed   bool
+		syncing  []syncPart // written, waiting for the flush loop, in log order
+	}
+	room sync.Cond // on mu: the writer took a gather, a segment was prepared (or not), the log failed or closed
+
+	prepare chan struct{} // cap 1: make the next segment
+	flush   chan struct{} // cap 1: somebody waits for a sync
+	stop    chan struct{}
+	done    sync.WaitGroup
+}
+
+// Stats count since Open.
+type Stats struct {
+	Records  int64 // records written
+	Bytes    int64 // bytes of them
+	Writes   int64 // writes to the log
+	Syncs    int64
+	Failures int64 // writes and syncs that failed
+	Rolls    int64 // segments begun
+	Waits    int64 // appends that had to wait for the next segment or for room in the buffer
+}
+
+// Stats returns the counters.
+func (l *Log) Stats() Stats {
+	s := &l.stats
+	return Stats{s.records.Load(), s.bytes.Load(), s.writes.Load(), s.syncs.Load(), s.failures.Load(), s.rolls.Load(), s.waits.Load()}
+}
+
+// Min is the first position of the log, Written the first one not in the page cache, Synced the first one not durable.
+func (l *Log) Min() int64     { return l.min.Load() }
+func (l *Log) Written() int64 { return l.written.Load() }
+func (l *Log) Synced() int64  { return l.synced.Load() }
+
+// SegmentBytes is the length of a segment.
+func (l *Log) SegmentBytes() int64 { return l.o.SegmentBytes }
+
+// Failed returns why the log takes no appends at the moment, or nil.
+func (l *Log) Failed() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.failed == nil {
+		if l.mu.next == nil && l.mu.nextErr != nil {
+			return l.mu.nextErr
+		}
+	}
+	return l.mu.failed
+}
+
+// Read returns n bytes from pos on, which must lie in one segment and below Written. They are valid until release is
+// called and must not be written to.
+func (l *Log) Read(pos int64, n int) (b []byte, release func(), err error) {
+	if n < 0 || pos < l.min.Load() || pos+int64(n) > l.written.Load() {
+		return nil, nil, fmt.Errorf("%w: %d bytes at %d, the log is [%d, %d)", ErrRange, n, pos, l.min.Load(), l.written.Load())
+	}
+	segs := *l.segs.Load()
+	if len(segs) == 0 {
+		return nil, nil, ErrClosed
+	}
+	i := (pos - segs[0].base) / l.o.SegmentBytes
+	if pos < segs[0].base || i >= int64(len(segs)) {
+		return nil, nil, fmt.Errorf("%w: %d", ErrRange, pos)
+	}
+	s := segs[i]
+	off := pos - s.base
+	if off+int64(n) > s.size {
+		return nil, nil, fmt.Errorf("%w: %d bytes at %d cross the end of a segment", ErrRange, n, pos)
+	}
+	if !s.ref() {
+		return nil, nil, ErrClosed
+	}
+	if b, err = s.read(off, n); err != nil {
+		s.unref()
+		return nil, nil, err
+	}
+	return b, s.release, nil
+}
+
+func (l *Log) event(level int, name string, attrs ...any) {
+	if l.o.Event != nil {
+		l.o.Event(level, name, attrs...)
+	}
+}
+
+// Close writes and syncs what is pending, stops the goroutines, removes a prepared segment that nothing is in, and
+// closes the files. Readers that still hold bytes keep them until they release them. Appends fail with ErrClosed from
+// its beginning on.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	if l.mu.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.mu.closed = true
+	l.room.Broadcast()
+	l.mu.Unlock()
+	close(l.stop)
+	l.done.Wait() // the flush loop writes and syncs the rest before it ends
+
+	l.mu.Lock()
+	next, failed := l.mu.next, l.mu.failed
+	l.mu.next = nil
+	l.mu.Unlock()
+	var err error
+	if next != nil {
+		next.unref()
+		if err = l.o.FS.Remove(segmentName(l.o.Dir, next.base)); err == nil {
+			err = l.o.FS.SyncDir(l.o.Dir)
+		}
+	}
+	segs := *l.segs.Swap(&[]*segment{})
+	for _, s := range segs {
+		s.unref()
+	}
+	if failed != nil {
+		return failed
+	}
+	return err
+}

@@ -1,0 +1,275 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fusionmq/fusionmq/store/record"
+	"github.com/fusionmq/fusionmq/store/vfs"
+)
+
+// MarkerName is the file in the commitlog directory that says whose format this is. Its name is no number, so an Apache
+// broker refuses to start on the directory instead of missing what it cannot see.
+const MarkerName = "fusionmq"
+
+// bases lists the segment files in a directory in ascending order.
+func bases(fsys vfs.FS, dir string) ([]int64, error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	var bs []int64
+	for _, name := range names {
+		if strings.HasSuffix(name, "/") || name == MarkerName || name == MarkerName+".tmp" {
+			continue
+		}
+		n, err := strconv.ParseUint(name, 10, 63)
+		if err != nil || len(name) != 20 {
+			return nil, &CorruptError{File: filepath.Join(dir, name), Err: errors.New("its name is not a log position of 20 digits; move it elsewhere")}
+		}
+		bs = append(bs, int64(n))
+	}
+	return bs, nil
+}
+
+// SegmentBytes returns the length of the segments in a directory, 0 when there are none.
+func SegmentBytes(fsys vfs.FS, dir string) (int64, error) {
+	bs, err := bases(fsys, dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, b := range bs {
+		st, err := fsys.Stat(segmentName(dir, b))
+		if err != nil || st.Size > 0 {
+			return st.Size, err
+		}
+	}
+	return 0, nil
+}
+
+// Open looks at the segments of a directory and opens them. It changes nothing, except that it removes an empty file that
+// sorts last, which a crash leaves while a segment is made. Recover comes next.
+func Open(o Options) (*Log, error) {
+	if o.FlushInterval == 0 {
+		o.FlushInterval = 500 * time.Millisecond
+	}
+	l := &Log{o: o, prepare: make(chan struct{}, 1), flush: make(chan struct{}, 1), stop: make(chan struct{})}
+	l.room.L = &l.mu
+	l.mu.active, l.mu.spare = new(gather), new(gather)
+	bs, err := bases(o.FS, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var segs []*segment
+	fail := func(err error) (*Log, error) {
+		for _, s := range segs {
+			s.unref()
+		}
+		return nil, err
+	}
+	for i, b := range bs {
+		name := segmentName(o.Dir, b)
+		st, err := o.FS.Stat(name)
+		if err != nil {
+			return fail(err)
+		}
+		if st.Size == 0 && i == len(bs)-1 {
+			if err := o.FS.Remove(name); err != nil {
+				return fail(err)
+			}
+			break
+		}
+		if st.Size != o.SegmentBytes {
+			return fail(&CorruptError{File: name, Err: fmt.Errorf("it has %d bytes, segments here have %d", st.Size, o.SegmentBytes)})
+		}
+		if n := len(segs); n > 0 && segs[n-1].base+o.SegmentBytes != b {
+			return fail(&CorruptError{File: segmentName(o.Dir, segs[n-1].base+o.SegmentBytes), Err: errors.New("it is missing, while later ones are there")})
+		}
+		s, err := openSegment(o.FS, o.Dir, b, o.SegmentBytes)
+		if err != nil {
+			return fail(err)
+		}
+		if s.data != nil { // descriptors are few; Recover opens the one it needs
+			_ = s.f.Close() // nothing was written through it
+			s.f = nil
+		}
+		segs = append(segs, s)
+	}
+	l.segs.Store(&segs)
+	if len(segs) > 0 {
+		l.min.Store(segs[0].base)
+	}
+	return l, nil
+}
+
+// Recovery is what Recover found.
+type Recovery struct {
+	End     int64 // the log ends here
+	Records int64 // read and verified
+	Reason  error // why the log ends where it does: what was wrong with the bytes there
+	Cut     bool  // bytes behind End were not zero, or a segment behind it was removed
+}
+
+// Limit is the highest position that a record could be at: where the last segment ends.
+func (l *Log) Limit() int64 {
+	segs := *l.segs.Load()
+	if len(segs) == 0 {
+		return 0
+	}
+	return segs[len(segs)-1].base + l.o.SegmentBytes
+}
+
+// Recover verifies the records from position from on, which is where one starts or the log ends, calls visit for each,
+// and finds the end of the log: the first position where no valid record is. With trusted set the log is known to end at from,
+// durably, and nothing behind it is looked at or cut. Otherwise everything behind the end is cut durably before Recover returns, so
+// that bytes of a torn or forgotten record can never be read again, and the rest is synced.
+//
+// A record is valid when its magic number, the sum of its lengths and its body checksum are right and it says that it is
+// where it is.
+func (l *Log) Recover(from int64, trusted bool, visit func(v record.View) error) (Recovery, error) {
+	segs := *l.segs.Load()
+	if len(segs) == 0 {
+		s, err := createSegment(l.o.FS, l.o.Dir, from-from%l.o.SegmentBytes, l.o.SegmentBytes)
+		if err != nil {
+			return Recovery{}, l.spaceError(err)
+		}
+		segs = []*segment{s}
+		l.segs.Store(&segs)
+		l.min.Store(s.base)
+	}
+	if from < segs[0].base || from > l.Limit() {
+		return Recovery{}, fmt.Errorf("%w: recovery from %d, the segments are [%d, %d)", ErrRange, from, segs[0].base, l.Limit())
+	}
+	r := Recovery{End: from}
+	last := 0
+	for last < len(segs)-1 && segs[last+1].base <= from {
+		last++
+	}
+	if !trusted {
+		for i := last; i < len(segs); i++ {
+			last = i
+			full, err := l.verify(segs[i], &r, visit)
+			if err != nil {
+				return r, err
+			}
+			if !full {
+				break
+			}
+		}
+		if last < len(segs)-1 && r.End == segs[last].base+l.o.SegmentBytes {
+			last++
+		}
+	}
+	cur := segs[last]
+	if err := l.reopen(cur); err != nil {
+		return r, err
+	}
+	if !trusted {
+		if err := l.settle(segs, last, &r); err != nil {
+			return r, fmt.Errorf("cut the log at %d: %w", r.End, err)
+		}
+	}
+	kept := append([]*segment(nil), segs[:last+1]...)
+	l.segs.Store(&kept)
+	for _, s := range segs[last+1:] {
+		s.unref()
+	}
+	l.written.Store(r.End)
+	l.synced.Store(r.End)
+	l.mu.cur, l.mu.end = cur, r.End
+	return r, nil
+}
+
+// reopen makes a segment writable.
+func (l *Log) reopen(s *segment) (err error) {
+	if s.f == nil {
+		s.f, err = l.o.FS.Open(segmentName(l.o.Dir, s.base))
+	}
+	return err
+}
+
+// verify reads a segment from r.End on and moves r.End over what is valid. It reports whether the segment is full.
+func (l *Log) verify(s *segment, r *Recovery, visit func(v record.View) error) (full bool, err error) {
+	c := scanner{s: s, off: r.End - s.base}
+	for {
+		pos := s.base + c.off
+		v, err := c.next()
+		switch {
+		case errors.Is(err, record.ErrBlank):
+			r.End = s.base + s.size
+			return true, nil
+		case errors.Is(err, record.ErrShort), errors.Is(err, record.ErrMagic), errors.Is(err, record.ErrSize):
+			r.Reason = err
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		if v.PhysicalOffset() != pos {
+			r.Reason = fmt.Errorf("record: says it is at %d", v.PhysicalOffset())
+			return false, nil
+		}
+		if err := v.CheckBody(); err != nil {
+			r.Reason = err
+			return false, nil
+		}
+		if err := visit(v); err != nil {
+			return false, fmt.Errorf("record at %d: %w", pos, err)
+		}
+		r.Records++
+		r.End = pos + int64(v.Size())
+		l.mu.lastTime = max(l.mu.lastTime, v.StoreTime())
+	}
+}
+
+// settle makes durable what was found: everything up to r.End kept, everything behind it gone.
+func (l *Log) settle(segs []*segment, last int, r *Recovery) error {
+	for _, s := range segs[:last] {
+		// What only the page cache holds after a kill must not get lost below what will be synced from now on.
+		if s.base+s.size > l.synced.Load() {
+			if err := l.reopen(s); err != nil {
+				return err
+			}
+			if err := s.f.Sync(); err != nil {
+				return err
+			}
+			if s.data != nil {
+				_ = s.f.Close()
+				s.f = nil
+			}
+		}
+	}
+	r.Cut = last < len(segs)-1 || dirty(segs[last], r.End-segs[last].base)
+	return l.cut(segs[last], segs[last+1:], r.End)
+}
+
+// dirty looks for a byte that is not zero close behind off; it serves a message, so close is enough.
+func dirty(s *segment, off int64) bool {
+	b, err := s.read(off, int(min(s.size-off, scanWindow)))
+	if err != nil {
+		return true
+	}
+	for _, c := range b {
+		if c != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// SetTime raises the store time that the next record has at least.
+func (l *Log) SetTime(ms int64) {
+	l.mu.Lock()
+	l.mu.lastTime = max(l.mu.lastTime, ms)
+	l.mu.Unlock()
+}
+
+// Start begins the background work; appends are accepted from now on.
+func (l *Log) Start() {
+	l.done.Add(2)
+	go l.flushLoop()
+	go l.prepareLoop()
+}

@@ -1,0 +1,120 @@
+package log
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/fusionmq/fusionmq/store/vfs"
+)
+
+// segment is one file of the log. Its bytes are read through a mapping where the file system has one.
+type segment struct {
+	base, size int64
+	f          vfs.File // nil once everything is synced and data is mapped; guarded by the pipeline: only its writer, flush and repair use it
+	data       []byte   // the whole file, mapped; nil when the file system cannot
+	unmap      func() error
+	refs       atomic.Int64 // one for the log and one per reader; the last one unmaps
+	release    func()       // unref as a value made once, so that handing it out does not allocate
+}
+
+func segmentName(dir string, base int64) string {
+	return filepath.Join(dir, fmt.Sprintf("%020d", base))
+}
+
+func newSegment(base, size int64, f vfs.File) (*segment, error) {
+	s := &segment{base: base, size: size, f: f}
+	s.refs.Store(1)
+	s.release = s.unref
+	if m, ok := f.(vfs.Mapper); ok {
+		var err error
+		if s.data, s.unmap, err = m.Map(size); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// openSegment opens an existing file of the right length.
+func openSegment(fsys vfs.FS, dir string, base, size int64) (*segment, error) {
+	f, err := fsys.Open(segmentName(dir, base))
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSegment(base, size, f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// createSegment makes a file of full length whose name is durable when it returns.
+func createSegment(fsys vfs.FS, dir string, base, size int64) (*segment, error) {
+	name := segmentName(dir, base)
+	f, err := fsys.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	var s *segment
+	if err = f.Allocate(size); err == nil {
+		if err = f.Sync(); err == nil {
+			if err = fsys.SyncDir(dir); err == nil {
+				s, err = newSegment(base, size, f)
+			}
+		}
+	}
+	if err != nil {
+		f.Close()
+		_ = fsys.Remove(name) // a file of the wrong length would stop the next start; that it may stay is handled there too
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *segment) ref() bool {
+	for {
+		n := s.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if s.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (s *segment) unref() {
+	if s.refs.Add(-1) != 0 {
+		return
+	}
+	if s.unmap != nil {
+		_ = s.unmap() // fails only for addresses that are not mapped
+	}
+	if s.f != nil {
+		_ = s.f.Close() // nothing unsynced is lost: whoever wanted it durable has synced
+	}
+}
+
+// read returns n bytes from off; the caller holds a reference while it uses them.
+func (s *segment) read(off int64, n int) ([]byte, error) {
+	if s.data != nil {
+		return s.data[off : off+int64(n) : off+int64(n)], nil
+	}
+	b := make([]byte, n)
+	if m, err := s.f.ReadAt(b, off); m < n {
+		return nil, fmt.Errorf("read segment %020d at %d: %w", s.base, off, err)
+	}
+	return b, nil
+}
+
+// zeroFrom durably replaces everything from off on by zeros, without writing them.
+func (s *segment) zeroFrom(off int64) error {
+	if err := s.f.Truncate(off); err != nil {
+		return err
+	}
+	if err := s.f.Allocate(s.size); err != nil {
+		return err
+	}
+	return s.f.Sync()
+}
