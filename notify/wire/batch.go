@@ -14,8 +14,12 @@ import (
 // MaxBatchMessages is the most messages of one DELIVER_BATCH.
 const MaxBatchMessages = 4096
 
-// entryFixed is the fixed part of a delivery in a batch: header length (2) and body length (4), big endian.
-const entryFixed = 6
+// MaxBatchHeader is the most bytes of one header in a DELIVER_BATCH. It is more than MaxHeader, because the properties of
+// a RocketMQ message can grow past that when they are written as a MessageHeader.
+const MaxBatchHeader = 128 << 10
+
+// entryFixed is the fixed part of a delivery in a batch: header length (4) and body length (4), big endian.
+const entryFixed = 8
 
 var deliverSchema = schema{
 	name:     "DeliverBatchHeader",
@@ -50,18 +54,18 @@ func BeginBatch(dst []byte, first uint64) ([]byte, BatchBuilder) {
 // BeginEntry appends the start of the next message. Its encoded MessageHeader comes next.
 func (b *BatchBuilder) BeginEntry(dst []byte) []byte {
 	b.entry = len(dst)
-	return append(dst, 0, 0, 0, 0, 0, 0)
+	return append(dst, 0, 0, 0, 0, 0, 0, 0, 0)
 }
 
 // EndEntry ends the header of the message and says how long its body is; the body comes next. It returns ErrTooLong
 // and dst without the entry when the header, the frame or the number of messages would pass its limit.
 func (b *BatchBuilder) EndEntry(dst []byte, body int) ([]byte, error) {
 	header := len(dst) - b.entry - entryFixed
-	if header > MaxHeader || b.n == MaxBatchMessages || b.frame.Len(dst)+body > MaxFrame {
+	if header > MaxBatchHeader || b.n == MaxBatchMessages || b.frame.Len(dst)+body > MaxFrame {
 		return dst[:b.entry], fmt.Errorf("%w: message %d of a batch: header %d bytes, body %d bytes", ErrTooLong, b.n, header, body)
 	}
-	binary.BigEndian.PutUint16(dst[b.entry:], uint16(header))
-	binary.BigEndian.PutUint32(dst[b.entry+2:], uint32(body))
+	binary.BigEndian.PutUint32(dst[b.entry:], uint32(header))
+	binary.BigEndian.PutUint32(dst[b.entry+4:], uint32(body))
 	b.n++
 	return dst, nil
 }
@@ -130,10 +134,10 @@ func (d *Deliveries) Next() (tag uint64, header, body []byte, ok bool, err error
 	if len(d.b) < entryFixed {
 		return 0, nil, nil, false, &HeaderError{Message: "DeliverBatch", Reason: "body ends inside a message"}
 	}
-	hl := int(int16(binary.BigEndian.Uint16(d.b)))
-	bl := int(int32(binary.BigEndian.Uint32(d.b[2:])))
+	hl := int(int32(binary.BigEndian.Uint32(d.b)))
+	bl := int(int32(binary.BigEndian.Uint32(d.b[4:])))
 	rest := d.b[entryFixed:]
-	if hl < 0 || bl < 0 || hl > len(rest) || bl > len(rest)-hl {
+	if hl < 0 || hl > MaxBatchHeader || bl < 0 || hl > len(rest) || bl > len(rest)-hl {
 		return 0, nil, nil, false, &HeaderError{Message: "DeliverBatch", Reason: fmt.Sprintf("message of %d + %d bytes in %d", hl, bl, len(rest))}
 	}
 	header, body, d.b = rest[:hl:hl], rest[hl:hl+bl:hl+bl], rest[hl+bl:]

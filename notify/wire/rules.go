@@ -210,8 +210,18 @@ func (h *MessageHeader) Validate() error {
 		}
 		sum += len(p.Key) + len(p.Value)
 	}
-	return CheckPropertiesSize(sum)
+	if err := CheckPropertiesSize(sum); err != nil {
+		return err
+	}
+	if n := h.Size(); n > MaxHeader-deliveryRoom {
+		return inputError("header", "", fmt.Sprintf("has %d bytes encoded; at most %d are allowed", n, MaxHeader-deliveryRoom))
+	}
+	return nil
 }
+
+// deliveryRoom is kept free in a header that a client sends for what a delivery adds: GMTCreated, GMTLastDelivery,
+// deliveryCount and targetGroup.
+const deliveryRoom = 128
 
 func checkSystemValue(p *Property) error {
 	switch {

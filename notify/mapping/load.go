@@ -1,0 +1,266 @@
+package mapping
+
+import (
+	"crypto/md5" //nolint:gosec // the id of a foreign key by rule, no secret
+	"encoding/hex"
+	"math"
+	"strconv"
+
+	"github.com/fusionmq/fusionmq/notify/wire"
+	"github.com/fusionmq/fusionmq/store/record"
+)
+
+// Loader reads headers out of records. One Loader holds the scratch of one header; it is not for concurrent use.
+type Loader struct {
+	id  [wire.MessageIDLen]byte
+	key []byte // scratch of an offset id
+}
+
+var (
+	keyKeys        = []byte(wire.KeyKeys)
+	keyCompression = []byte(wire.KeyCompression)
+	valueLZ4       = []byte(wire.CompressionLZ4)
+	valueZstd      = []byte(wire.CompressionZstd)
+)
+
+// Load replaces h with the Notify header of the record. h aliases the record and the Loader: it is valid until either
+// changes. Delivery attempt, last delivery and target group are the caller's to set; a stored restriction to one group is
+// what [Target] returns, and is not in h. Nothing in a record makes Load fail: what cannot be read as a field is left
+// as a property.
+func (l *Loader) Load(h *wire.MessageHeader, v record.View) {
+	h.Reset()
+	sys := v.SysFlag()
+	h.Topic = v.Topic()
+	h.BornTime = uint64(v.BornTime())
+	h.Created = uint64(v.StoreTime())
+	h.Set = h.Set.With(wire.FieldCreated)
+	h.Priority = DefaultPriority
+	tx := sys & record.FlagTxMask
+	h.Committed = tx != record.FlagTxPrepared && tx != record.FlagTxRollback
+	compressed := sys&record.FlagCompressed != 0
+
+	var uniq, keys, group []byte
+	for name, value := range record.Properties(v.Properties()) {
+		switch {
+		case name[0] == '_' && len(name) > 1 && name[1] == '_':
+			l.system(h, name, value, compressed)
+		case name[0] >= 'a' || !Reserved(name):
+			h.Properties = append(h.Properties, wire.Property{Key: name, Value: value, HasValue: true})
+		default:
+			switch string(name) {
+			case propTags:
+				h.Type = value
+			case propUniq:
+				uniq = value
+			case propKeys:
+				keys = value
+			case propPGroup:
+				group = value
+			}
+		}
+	}
+	if h.Group == nil {
+		h.Group = group
+	}
+	if compressed {
+		h.Flag |= wire.FlagCompressed
+		switch sys & record.FlagCompressorMask {
+		case record.FlagCompressorLZ4:
+			h.Properties = append(h.Properties, wire.Property{Key: keyCompression, Value: valueLZ4, HasValue: true})
+		case record.FlagCompressorZSTD:
+			h.Properties = append(h.Properties, wire.Property{Key: keyCompression, Value: valueZstd, HasValue: true})
+		}
+	}
+	if len(uniq) == 0 {
+		l.key = record.AppendOffsetID(l.key[:0], v.StoreHost(), v.PhysicalOffset())
+		uniq = l.key
+	}
+	l.id = MessageID(uniq)
+	h.ID = l.id[:]
+	if len(keys) > 0 && !sameHex(keys, &l.id) {
+		h.Properties = append(h.Properties, wire.Property{Key: keyKeys, Value: keys, HasValue: true})
+	}
+}
+
+// system handles a property whose name starts with "__".
+func (l *Loader) system(h *wire.MessageHeader, name, value []byte, compressed bool) {
+	switch {
+	case hasPrefix(name, PrefixField) && setScalar(h, name, value):
+		return
+	case hasPrefix(name, PrefixEmpty) && string(value) == "1":
+		name, value = unreserve(name[len(PrefixEmpty):]), value[:0]
+	case hasPrefix(name, PrefixHeader):
+		name = unreserve(name)
+	case Reserved(name):
+		return
+	case compressed && string(name) == wire.KeyCompression:
+		return // sysFlag says it
+	}
+	h.Properties = append(h.Properties, wire.Property{Key: name, Value: value, HasValue: true})
+}
+
+// unreserve takes PrefixHeader off a name that is reserved without it.
+func unreserve(name []byte) []byte {
+	if hasPrefix(name, PrefixHeader) && Reserved(name[len(PrefixHeader):]) {
+		return name[len(PrefixHeader):]
+	}
+	return name
+}
+
+func hasPrefix(name []byte, prefix string) bool {
+	return len(name) > len(prefix) && string(name[:len(prefix)]) == prefix
+}
+
+// setScalar reads a PrefixField property into its field. It refuses, and the property stays one, what Store would not
+// have written.
+func setScalar(h *wire.MessageHeader, name, value []byte) bool {
+	var f wire.Field
+	for i := range scalars {
+		if string(name) == scalars[i].name {
+			f = scalars[i].field
+		}
+	}
+	switch f {
+	case wire.FieldGroup:
+		h.Group = value
+		return true
+	case wire.FieldTargetGroup:
+		return true // see Target
+	case wire.FieldPublisherHost:
+		h.PublisherHost = value
+	case wire.FieldReplyToTopic:
+		h.ReplyToTopic = value
+	case wire.FieldReplyToType:
+		h.ReplyToType = value
+	case wire.FieldReplyWhenDelivery:
+		h.ReplyWhenDelivered = value
+	case wire.FieldPostDelay, wire.FieldReplyID:
+		n, ok := parseUnsigned(value)
+		if !ok {
+			return false
+		}
+		if f == wire.FieldPostDelay {
+			h.PostDelay = n
+		} else {
+			h.ReplyID = n
+		}
+	case wire.FieldFlag, wire.FieldPriority, wire.FieldVersion, wire.FieldTTL, wire.FieldDLQTime, wire.FieldPostTimeout:
+		n, ok := parseInt32(value)
+		if !ok {
+			return false
+		}
+		switch f {
+		case wire.FieldFlag:
+			h.Flag = n &^ wire.FlagCompressed
+			return true
+		case wire.FieldPriority:
+			h.Priority = n
+			return true
+		case wire.FieldVersion:
+			h.Version = n
+		case wire.FieldTTL:
+			h.TTL = n
+		case wire.FieldDLQTime:
+			h.DLQTime = n
+		default:
+			h.PostTimeout = n
+		}
+	default:
+		return false
+	}
+	h.Set = h.Set.With(f)
+	return true
+}
+
+// parseUnsigned reads canonical decimal text.
+func parseUnsigned(b []byte) (uint64, bool) {
+	if len(b) == 0 || len(b) > 20 || b[0] == '0' && len(b) > 1 {
+		return 0, false
+	}
+	var n uint64
+	for _, c := range b {
+		d := uint64(c - '0')
+		if c < '0' || c > '9' || n > (math.MaxUint64-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	return n, true
+}
+
+// parseInt32 reads canonical decimal text.
+func parseInt32(b []byte) (int32, bool) {
+	neg := len(b) > 1 && b[0] == '-'
+	if neg {
+		b = b[1:]
+	}
+	n, ok := parseUnsigned(b)
+	switch {
+	case !ok || n > 1<<31 || !neg && n == 1<<31 || neg && n == 0:
+		return 0, false
+	case neg:
+		return int32(-int64(n)), true
+	}
+	return int32(n), true
+}
+
+// MessageID is the Notify id of a RocketMQ unique key: its bytes when it is 32 hex digits of either case, else the MD5
+// of its text.
+func MessageID(uniqKey []byte) (id [wire.MessageIDLen]byte) {
+	if len(uniqKey) == 2*wire.MessageIDLen {
+		if _, err := hex.Decode(id[:], uniqKey); err == nil {
+			return id
+		}
+	}
+	return md5.Sum(uniqKey) //nolint:gosec // by rule, see above
+}
+
+// sameHex tells whether text is id in lower-case hex digits.
+func sameHex(text []byte, id *[wire.MessageIDLen]byte) bool {
+	if len(text) != 2*wire.MessageIDLen {
+		return false
+	}
+	var digits [2 * wire.MessageIDLen]byte
+	hex.Encode(digits[:], id[:])
+	return string(text) == string(digits[:])
+}
+
+// Type is the message type in property text: the tag, empty without one. It aliases props.
+func Type(props []byte) []byte {
+	v, _ := record.Property(props, propTags)
+	return v
+}
+
+// Target is the group that the sender restricted delivery to; ok is false when it did not. It aliases props.
+func Target(props []byte) (group []byte, ok bool) {
+	return record.Property(props, PrefixField+"target")
+}
+
+// Property finds the header of a Notify message that Load would give under name, without loading the rest. It aliases
+// props. It does not know what lies outside the property text: topic, times and __ctype.
+func Property(props []byte, name string) (value []byte, ok bool) {
+	stored := name
+	switch {
+	case name == wire.KeyKeys:
+		stored = propKeys
+	case Reserved([]byte(name)):
+		stored = PrefixHeader + name
+	}
+	if value, ok = record.Property(props, stored); ok {
+		return value, true
+	}
+	if _, ok = record.Property(props, PrefixEmpty+stored); ok {
+		return []byte{}, true
+	}
+	return nil, false
+}
+
+// Number reads a stored decimal field, such as a TTL, for those who do not need the whole header.
+func Number(props []byte, f wire.Field) (n int64, ok bool) {
+	text, ok := record.Property(props, scalarName(f))
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	return n, err == nil
+}
