@@ -10,6 +10,8 @@ LINT_VERSION := v2.15.0
 TOOLS    := $(CURDIR)/.tools/bin
 DATA     ?= ./data
 ARGS     ?=
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -X github.com/fusionmq/fusionmq/fusion.Version=$(VERSION)
 SEEDS    ?= 10
 DURATION ?= 60s
 FUZZTIME ?= 5s
@@ -22,7 +24,7 @@ help: ## list the targets
 
 build: ## bin/fusionmq and bin/fusionctl
 	@mkdir -p bin
-	go build -trimpath -o bin/fusionmq ./fusion/cmd/fusionmq
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/fusionmq ./fusion/cmd/fusionmq
 	go build -trimpath -o bin/fusionctl ./ops/cmd/fusionctl
 
 run: build ## build and serve; DATA=./data, more flags in ARGS="..."

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestHistogramBoundsEveryDuration(t *testing.T) {
+	for d := time.Duration(1); d < time.Hour; d += d/7 + 1 {
+		i := bucket(d)
+		if hi := top(i); hi < d || float64(hi) > float64(d)*1.04+1 {
+			t.Fatalf("%d is in bucket %d, which ends at %d", d, i, hi)
+		}
+		if i > 0 && top(i-1) >= d {
+			t.Fatalf("%d is in bucket %d, but the one before ends at %d", d, i, top(i-1))
+		}
+	}
+}
+
+func TestQuantiles(t *testing.T) {
+	var h histogram
+	for i := 1; i <= 1000; i++ {
+		h.add(time.Duration(i) * time.Microsecond)
+	}
+	if got := h.quantile(0.99); got < 990*time.Microsecond || got > 1030*time.Microsecond {
+		t.Errorf("p99 = %s", got)
+	}
+	if got := h.count(); got != 1000 {
+		t.Errorf("count = %d", got)
+	}
+}
+
+func TestTableSaysWhatIsReached(t *testing.T) {
+	var tb table
+	tb.atLeast("fast", 70, 100, 0.6, "/s")
+	tb.atLeast("slow", 50, 100, 0.6, "/s")
+	tb.atMost("p99", 4, 1, 5, "ms")
+	tb.below("memory", 33, 32, "MiB")
+	tb.unmeasured("peer", "no Java")
+	var out strings.Builder
+	tb.print(&out)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i, want := range []string{"reached", "yes", "no", "yes", "no", "not measured"} {
+		if !strings.HasSuffix(lines[i], want) {
+			t.Errorf("line %q, want it to end with %q", lines[i], want)
+		}
+	}
+}
+
+func TestParseBenchmarks(t *testing.T) {
+	got := parseBenchmarks("BenchmarkAppend/size=1KiB/batch=64-2   \t  100\t 123.5 ns/op\t8000.5 MB/s\t 0 allocs/op\nok x\n")
+	r, ok := got["BenchmarkAppend/size=1KiB/batch=64"]
+	if !ok || r["ns/op"] != 123.5 || r["MB/s"] != 8000.5 {
+		t.Errorf("parsed %v", got)
+	}
+}

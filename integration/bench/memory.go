@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fusionmq/fusionmq/integration/internal/proc"
+)
+
+var errNoPeer = errors.New("no peer asked for (PEER=rocketmq)")
+
+const mib = 1 << 20
+
+// memoryBudgets measures anonymous resident memory: mapped files are page cache and do not count.
+func (b *bench) memoryBudgets() error {
+	s, ours, err := b.startServer("memory")
+	if err != nil {
+		return err
+	}
+	defer s.Kill()
+	time.Sleep(2 * time.Second) // what starts late has started
+	idle, err := s.Usage()
+	if err != nil {
+		return err
+	}
+	b.table.below("anonymous resident memory, idle", float64(idle.Anonymous)/mib, 32, "MiB")
+	topic, err := ours.newTopic(queues)
+	if err != nil {
+		return err
+	}
+	const messages = 2_000_000
+	if err := ours.fill(topic, queues, 128, messages); err != nil {
+		return err
+	}
+	time.Sleep(2 * time.Second)
+	full, err := s.Usage()
+	if err != nil {
+		return err
+	}
+	b.table.below("anonymous resident memory after 2 M messages of 128 B", float64(full.Anonymous)/mib, 96, "MiB")
+	return nil
+}
+
+// metric reads one sample of the server's /metrics.
+func metric(s *proc.Server, name string) (float64, error) {
+	r, err := http.Get("http://" + s.Addr["http"] + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return 0, err
+	}
+	for l := range strings.Lines(string(text)) {
+		if v, ok := strings.CutPrefix(l, name+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(v), 64)
+		}
+	}
+	return 0, fmt.Errorf("no metric %s", name)
+}
+
+// allocations is how many objects the server has allocated since its start.
+func allocations(s *proc.Server) (float64, error) { return metric(s, "go_memstats_mallocs_total") }
+
+// counted is how many messages the server has stored and sent out; see withAllocations.
+const appends = "mq_store_appends_total"
+
+// withAllocations runs f and returns with its cell how many objects the whole server process allocated for a message that it stored.
+func (b *bench) withAllocations(s *proc.Server, f func() (cell, error)) (cell, float64, error) {
+	a0, err := allocations(s)
+	if err != nil {
+		return cell{}, 0, err
+	}
+	n0, err := metric(s, appends)
+	if err != nil {
+		return cell{}, 0, err
+	}
+	c, err := f()
+	if err != nil {
+		return cell{}, 0, err
+	}
+	a1, err := allocations(s)
+	if err != nil {
+		return cell{}, 0, err
+	}
+	n1, err := metric(s, appends)
+	if err != nil {
+		return cell{}, 0, err
+	}
+	return c, (a1 - a0) / max(n1-n0, 1), nil
+}
+
+// syncRate is how often one thread can append size bytes to a preallocated file and make them durable.
+func syncRate(dir string, size int, d time.Duration) (float64, error) {
+	f, err := os.Create(filepath.Join(dir, "fdatasync"))
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if err := syscall.Fallocate(int(f.Fd()), 0, 0, 256*mib); err != nil {
+		return 0, err
+	}
+	body := randomBody(size)
+	n, start := 0, time.Now()
+	for time.Since(start) < d {
+		if _, err := f.Write(body); err != nil {
+			return 0, err
+		}
+		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return float64(n) / time.Since(start).Seconds(), nil
+}

@@ -1,0 +1,172 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fusionmq/fusionmq/integration/internal/proc"
+	"github.com/fusionmq/fusionmq/integration/internal/push"
+	"github.com/fusionmq/fusionmq/integration/internal/raw"
+)
+
+const (
+	messages    = 100_000 // acknowledged in a run
+	connections = 8
+	inFlight    = 512   // unanswered on each connection
+	unanswered  = 1_000 // at the moment of the kill, at least
+	quiet       = 60 * time.Second
+)
+
+// sending is 8 pipelined connections that send the ledger's messages.
+type sending struct {
+	senders []*raw.Sender
+	cut     atomic.Int64 // sends whose connection ended before an answer
+	refused atomic.Pointer[error]
+	wg      sync.WaitGroup
+	stop    chan struct{}
+}
+
+// send starts to send until total messages are acknowledged, stop is closed or the server is gone.
+func send(t *testing.T, s *proc.Server, l *ledger, topic string, queues, total int) *sending {
+	t.Helper()
+	x := &sending{stop: make(chan struct{})}
+	for range connections {
+		sender, err := raw.NewSender(s.Addr["broker"], "crash")
+		if err != nil {
+			t.Fatalf("seed %d: %v", l.seed, err)
+		}
+		x.senders = append(x.senders, sender)
+	}
+	_, acked, _, _ := l.counts()
+	var left atomic.Int64
+	left.Store(int64(total - acked))
+	for _, sender := range x.senders {
+		x.wg.Go(func() {
+			slots := make(chan struct{}, inFlight)
+			defer func() {
+				for range cap(slots) {
+					slots <- struct{}{}
+				}
+			}()
+			for left.Add(-1) >= 0 {
+				select {
+				case slots <- struct{}{}:
+				case <-x.stop:
+					return
+				case <-sender.C.Gone():
+					return
+				}
+				n, body := l.next()
+				sender.Go(topic, n%queues, body, func(at raw.Sent, err error) {
+					if errors.Is(err, raw.ErrClosed) {
+						x.cut.Add(1)
+					} else if err != nil {
+						x.refused.Store(&err)
+					}
+					l.answered(n, at, err)
+					<-slots
+				})
+			}
+		})
+	}
+	return x
+}
+
+// waiting is how many sends have no answer now.
+func (x *sending) waiting() (n int) {
+	for _, s := range x.senders {
+		n += s.C.Waiting()
+	}
+	return n
+}
+
+// end waits for the senders and fails the test when a send was refused.
+func (x *sending) end(t *testing.T) {
+	t.Helper()
+	x.wg.Wait()
+	for _, s := range x.senders {
+		s.C.Close()
+	}
+	if e := x.refused.Load(); e != nil {
+		t.Errorf("a send was refused: %v", *e)
+	}
+}
+
+// Law 4 and law 5: what was acknowledged is kept over kill -9, where its answer said, and reaches the push group.
+func TestLaws4And5AcknowledgedSurvivesKill9(t *testing.T) {
+	for _, seed := range seeds(t) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { killOnce(t, seed) })
+	}
+}
+
+func killOnce(t *testing.T, seed uint64) {
+	t.Logf("seed %d (CRASH_SEED=%d repeats it)", seed, seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	queues := 1 + r.IntN(8)
+	killAt := messages/5 + r.IntN(messages*3/5)
+	topic, group := "Crash", "S-crash"
+	l := newLedger(seed)
+	dir := t.TempDir()
+
+	s, err := proc.Start(programs.Server, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		s.Kill()
+		if t.Failed() {
+			t.Logf("output of the server:\n%s", s.Output())
+		}
+	}()
+	c, err := raw.Dial(s.Addr["broker"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = raw.CreateTopic(c, topic, queues)
+	c.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err := push.Subscribe(s.Addr["notify"], group, topic, l.delivered)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	first := send(t, s, l, topic, queues, messages)
+	if !l.wait(quiet, func() bool { return l.acked >= killAt && first.waiting() >= unanswered }) {
+		_, acked, _, _ := l.counts()
+		t.Fatalf("seed %d: no answer for %s, %d acknowledged, %d waiting", seed, quiet, acked, first.waiting())
+	}
+	s.Kill()
+	first.end(t)
+	sub.Close()
+	_, acked, pushed, _ := l.counts()
+	t.Logf("seed %d: killed after %d answers with %d sends unanswered, %d pushed, %d queues", seed, acked, first.cut.Load(), pushed, queues)
+	if n := first.cut.Load(); n < unanswered {
+		t.Errorf("seed %d: only %d sends were unanswered at the kill, want %d", seed, n, unanswered)
+	}
+
+	began := time.Now()
+	if s, err = proc.Start(programs.Server, dir); err != nil {
+		t.Fatalf("seed %d: start after the kill: %v", seed, err)
+	}
+	t.Logf("seed %d: serves again after %s", seed, time.Since(began).Round(time.Millisecond))
+	l.verify(t, s.Addr["broker"], topic, queues)
+	sub, err = push.Subscribe(s.Addr["notify"], group, topic, l.delivered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	second := send(t, s, l, topic, queues, messages) // the rest: the store goes on where it was
+	second.end(t)
+	l.verify(t, s.Addr["broker"], topic, queues)
+	l.allPushed(t, quiet)
+	l.noneWrong(t)
+	sent, acked, pushed, again := l.counts()
+	t.Logf("seed %d: %d sent, %d acknowledged, %d reached the push group, %d repeats", seed, sent, acked, pushed, again)
+}
