@@ -52,6 +52,9 @@ func (e *Encoder) Cap() int { return cap(e.buf) }
 // Reset continues with an empty buffer in b's memory.
 func (e *Encoder) Reset(b []byte) { *e = Encoder{buf: b[:0]} }
 
+// Open reports whether a frame is under construction.
+func (e *Encoder) Open() bool { return e.inside }
+
 // Cancel drops the frame under construction.
 func (e *Encoder) Cancel() {
 	if e.inside {
@@ -191,6 +194,13 @@ func (e *Encoder) EndHeader(n int) error {
 	binary.BigEndian.PutUint32(e.buf[e.start:], uint32(size-4))
 	binary.BigEndian.PutUint32(e.buf[e.start+4:], uint32(len(e.buf)-e.start-prefixLen)|uint32(s)<<24)
 	return nil
+}
+
+// Append adds p behind the last frame: (a piece of) the body that EndHeader announced.
+func (e *Encoder) Append(p []byte) {
+	if !e.inside {
+		e.buf = append(e.buf, p...)
+	}
 }
 
 // Frame appends a whole frame with the header and body given; h may have been decoded from another frame.

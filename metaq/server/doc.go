@@ -1,0 +1,29 @@
+// Package server accepts RocketMQ connections on netpoll and hands whole bursts of requests to a [Handler].
+//
+// Start with [Listen]. For every connection that has bytes to read, the server takes all whole frames that are there (up to
+// MaxBurst), decodes their headers, calls the handler once with the [Burst], and writes all answers with one system call. A
+// client that pipelines thus costs a fraction of one that does not; a handler that can batch (append of many messages) sees
+// the batch. Half a frame is copied aside, so neither a goroutine nor netpoll's buffers wait for its rest.
+//
+// A request that cannot be answered yet (a long poll) is taken with [Burst.Hold] and answered later by [Conn.Send] from any
+// goroutine; the server's own requests to a client go through [Conn.Oneway] and [Conn.Call].
+//
+// # Writing
+//
+// Every frame that goes out is in an [Output]. Outputs of one connection are queued, and whoever finds no writer writes all
+// that is queued with one writev that does not block. When the peer's window is full, the burst's own goroutine waits (so a
+// client that does not read is not read from either), or a goroutine is started for it; bodies that are views of mapped
+// memory are released when they are written or the connection is gone. What is queued is bounded by MaxPending.
+//
+// # What may go wrong outside
+//
+// A malformed frame, a foreign protocol, half a frame without progress, a peer that does not read, one that sends faster than
+// it is handled, silence for IdleTimeout: the connection is closed, counted in [Stats] and logged, at most
+// 20 lines a second and server. A panic in the handler is answered with code 1 on every request of the burst that has no
+// answer yet, logged with its stack and counted; the connection stays.
+//
+// # Goroutines
+//
+// One accepts, one looks after timeouts; both end in Shutdown. netpoll has one for all connections, and runs handlers on a
+// pool while there is something to handle. An idle connection has none, and no buffer.
+package server

@@ -1,0 +1,301 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cloudwego/netpoll"
+	"golang.org/x/sys/unix"
+)
+
+// acceptor takes connections from a listener without wrapping them in package net, whose poller would hold them as well.
+type acceptor struct {
+	file *os.File // a duplicate of the listener's descriptor
+	raw  syscall.RawConn
+}
+
+func newAcceptor(ln net.Listener) (*acceptor, error) {
+	l, ok := ln.(*net.TCPListener)
+	if !ok {
+		return nil, fmt.Errorf("server: %T is not a TCP listener", ln)
+	}
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	// A net.Listener's RawConn cannot wait, that of a non-blocking os.File can.
+	fd := -1
+	if cerr := raw.Control(func(l uintptr) { fd, err = unix.FcntlInt(l, unix.F_DUPFD_CLOEXEC, 0) }); cerr != nil {
+		err = cerr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("server: duplicate the listener: %w", err)
+	}
+	a := &acceptor{file: os.NewFile(uintptr(fd), "listener")}
+	if a.raw, err = a.file.SyscallConn(); err != nil {
+		a.file.Close()
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return a, nil
+}
+
+// accept waits for a connection and returns its non-blocking descriptor.
+func (a *acceptor) accept() (fd int, peer unix.Sockaddr, err error) {
+	rerr := a.raw.Read(func(l uintptr) bool {
+		fd, peer, err = unix.Accept4(int(l), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	if rerr != nil {
+		return -1, nil, rerr
+	}
+	return fd, peer, err
+}
+
+func (s *Server) acceptLoop(a *acceptor) {
+	defer s.workers.Done()
+	defer a.file.Close()
+	var pause time.Duration
+	for {
+		fd, peer, err := a.accept()
+		if err == nil {
+			pause = 0
+			s.open(fd, peer)
+			continue
+		}
+		if s.stopping.Load() {
+			return
+		}
+		if errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.EINTR) {
+			continue
+		}
+		// Out of descriptors or memory: connections wait in the kernel's queue meanwhile.
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		s.log.warn("cannot accept connections", "error", err, "retry_ms", pause.Milliseconds())
+		select {
+		case <-time.After(pause):
+		case <-s.stopped:
+			return
+		}
+	}
+}
+
+// open makes a Conn of an accepted descriptor.
+func (s *Server) open(fd int, peer unix.Sockaddr) {
+	s.count.accepted.Add(1)
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) // fails only for a socket that is gone
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+	var local netip.AddrPort
+	if sa, err := unix.Getsockname(fd); err == nil {
+		local = addrPort(sa)
+	}
+	c := newConn(s, addrPort(peer), local)
+	l := &pollLink{c: c, fd: fd}
+	c.link = l
+	if !s.add(c) {
+		unix.Close(fd)
+		s.count.refused.Add(1)
+		if !s.stopping.Load() {
+			s.log.warn("connection refused", "remote", c.remote, "limit", s.cfg.MaxConns)
+		}
+		return
+	}
+	if s.cfg.Opened != nil {
+		s.cfg.Opened(c)
+	}
+	np, err := netpoll.NewFDConnection(fd)
+	if err != nil { // epoll refused it; netpoll has closed the descriptor
+		l.dead()
+		c.fail(fmt.Errorf("register with netpoll: %w", err))
+		c.closed()
+		return
+	}
+	l.mu.Lock()
+	l.np = np
+	l.mu.Unlock()
+	_ = np.SetWriteTimeout(s.cfg.WriteTimeout)
+	// The close callback first: netpoll runs what it knows when the peer closes, and until there is an OnRequest it leaves
+	// closing to us.
+	_ = np.AddCloseCallback(func(netpoll.Connection) error {
+		l.dead()
+		c.closed()
+		return nil
+	})
+	_ = np.SetOnRequest(func(_ context.Context, np netpoll.Connection) error {
+		s.onRequest(c, np)
+		return nil
+	})
+	if !np.IsActive() {
+		_ = np.Close()
+	}
+}
+
+// onRequest runs on netpoll's pool while np has unread bytes. It must leave none, or be called again for ever.
+func (s *Server) onRequest(c *Conn, np netpoll.Connection) {
+	defer func() {
+		// The handler's panics are contained in Burst.call; this one would be ours, and netpoll's pool would swallow it.
+		if v := recover(); v != nil {
+			s.count.panics.Add(1)
+			s.log.out.Error("connection handler panicked", "panic", v, "remote", c.remote, "stack", string(debug.Stack()))
+			c.fail(fmt.Errorf("internal error: %v", v))
+			_ = np.Close()
+		}
+	}()
+	err := c.readable(np.Reader())
+	if err == nil {
+		return
+	}
+	if c.fail(err) {
+		switch {
+		case errors.Is(err, ErrForeign):
+			s.count.foreign.Add(1)
+			s.log.warn("connection closed: "+err.Error(), "remote", c.remote)
+		case errors.Is(err, ErrShutdown):
+		default:
+			s.count.malformed.Add(1)
+			s.log.warn("connection closed", "remote", c.remote, "reason", err)
+		}
+	}
+	_ = np.Close()
+}
+
+// pollLink is a link over netpoll. Writes that do not block go to the descriptor directly, from whatever goroutine has something
+// to send; netpoll's own buffer is used only to wait for a peer whose window is full, and is empty otherwise.
+type pollLink struct {
+	c *Conn
+
+	// flush is held while netpoll's write buffer is in use, which panics once netpoll has closed it. Taken before mu.
+	flush sync.Mutex
+
+	mu sync.Mutex // held over system calls on fd, which do not block; netpoll closes it only after dead
+	fd int        // -1 when netpoll is about to close it
+	np netpoll.Connection
+}
+
+// dead is called before netpoll lets go of the descriptor and its buffers. A flush in progress has been told to give up by
+// then, so this waits for it only as long as it takes to wake up.
+func (l *pollLink) dead() {
+	l.flush.Lock()
+	defer l.flush.Unlock()
+	l.mu.Lock()
+	l.fd = -1
+	l.mu.Unlock()
+}
+
+// maxVectors is the kernel's limit for one writev.
+const maxVectors = 1024
+
+func (l *pollLink) tryWrite(vs [][]byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	total := 0
+	for len(vs) > 0 {
+		if l.fd < 0 {
+			return total, ErrClosed
+		}
+		batch := vs[:min(len(vs), maxVectors)]
+		size := 0
+		for _, v := range batch {
+			size += len(v)
+		}
+		var n int
+		var err error
+		if len(batch) == 1 {
+			n, err = unix.Write(l.fd, batch[0])
+		} else {
+			n, err = unix.Writev(l.fd, batch)
+		}
+		if err == unix.EINTR {
+			continue
+		}
+		if n > 0 {
+			total += n
+		}
+		if err == unix.EAGAIN {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+		if n < size {
+			return total, nil
+		}
+		vs = vs[len(batch):]
+	}
+	return total, nil
+}
+
+// flushBytes is how much must go within one write timeout.
+const flushBytes = 256 << 10
+
+func (l *pollLink) write(vs [][]byte) error {
+	l.flush.Lock()
+	defer l.flush.Unlock()
+	l.mu.Lock()
+	np, fd := l.np, l.fd
+	l.mu.Unlock()
+	if np == nil || fd < 0 {
+		return ErrClosed
+	}
+	w := np.Writer()
+	pending := 0
+	flush := func() error {
+		pending = 0
+		err := w.Flush()
+		if errors.Is(err, netpoll.ErrWriteTimeout) {
+			return fmt.Errorf("%w: %d bytes did not go within %v", ErrSlow, flushBytes, l.c.srv.cfg.WriteTimeout)
+		}
+		return err
+	}
+	for _, v := range vs {
+		for len(v) > 0 {
+			n := min(len(v), flushBytes-pending)
+			if _, err := w.WriteBinary(v[:n]); err != nil {
+				return err
+			}
+			v = v[n:]
+			if pending += n; pending == flushBytes {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return flush()
+}
+
+func (l *pollLink) buffered() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.np == nil || l.fd < 0 {
+		return 0
+	}
+	return l.np.Reader().Len()
+}
+
+// shut makes the kernel end both directions. netpoll sees that as a hang-up and closes; unlike its own Close, which lets the
+// poller go on reading while a handler is at work, this stops the peer at once.
+func (l *pollLink) shut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fd >= 0 {
+		_ = unix.Shutdown(l.fd, unix.SHUT_RDWR)
+	}
+}
+
+func addrPort(sa unix.Sockaddr) netip.AddrPort {
+	switch a := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port))
+	}
+	return netip.AddrPort{}
+}
