@@ -92,10 +92,9 @@ type NewTopic struct {
 type Group struct {
 	Name    string       `json:"name" doc:"Name."`
 	Mode    string       `json:"mode" doc:"pull or push."`
-	Members int          `json:"members" doc:"Connected clients."`
 	Lag     int64        `json:"lag" doc:"Messages not yet consumed, over all topics. For a push group: what waits, is in flight or is to be tried again; an estimate while the group is behind."`
 	Topics  []GroupTopic `json:"topics" doc:"What it consumes, in order of the topics' names."`
-	Clients []Client     `json:"clients" doc:"Connected clients."`
+	Members []Member     `json:"members" doc:"Connected clients."`
 }
 
 // GroupTopic is a group's place in one topic.
@@ -106,8 +105,8 @@ type GroupTopic struct {
 	Retries  int    `json:"retries,omitempty" doc:"Push groups: messages that wait for another attempt."`
 }
 
-// Client is one connected client of a group.
-type Client struct {
+// Member is one connected client of a group.
+type Member struct {
 	ID       string `json:"id" doc:"Id that the client chose."`
 	Address  string `json:"address" doc:"Where it connects from."`
 	Language string `json:"language,omitempty" doc:"What it says it is written in."`

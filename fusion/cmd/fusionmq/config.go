@@ -14,9 +14,10 @@ import (
 
 func configCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Show, check, document and translate configurations",
-		Args:  noArgs,
+		Use:                        "config",
+		Short:                      "Show, check, document and translate configurations",
+		SuggestionsMinimumDistance: 2,
+		Args:                       noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(configShow(), configCheck(), configDocs(), configImport())

@@ -38,13 +38,14 @@ func run(args []string) int {
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "fusionmq",
-		Short:         "A message broker for RocketMQ clients and Notify clients",
-		Version:       fusion.Version,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          noArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:                        "fusionmq",
+		Short:                      "A message broker for RocketMQ clients and Notify clients",
+		Version:                    fusion.Version,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		Args:                       noArgs,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("fusionmq {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })

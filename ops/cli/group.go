@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fusionmq/fusionmq/sdk-go/admin"
+)
+
+func (a *app) group() *cobra.Command {
+	return a.section("group", "List and show consumer groups", a.groupList(), a.groupShow())
+}
+
+func (a *app) groupList() *cobra.Command {
+	var l admin.List
+	cmd := &cobra.Command{
+		Use:               "list",
+		Short:             "List the groups of both front ends in order of their names",
+		Args:              names(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, ctx, cancel, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			groups := []admin.Group{}
+			for g, err := range c.Groups(ctx, l) {
+				if err != nil {
+					return err
+				}
+				groups = append(groups, g)
+			}
+			if a.output == "json" {
+				return a.printJSON(groups)
+			}
+			if len(groups) == 0 {
+				fmt.Fprintln(a.Err, "There are no groups. A group appears when its first consumer connects.")
+				return nil
+			}
+			t := newTable("GROUP", "MODE", "MEMBERS ", "LAG ", "TOPICS")
+			for _, g := range groups {
+				t.add(clean(g.Name), clean(g.Mode), count(int64(len(g.Members))), count(g.Lag), topicsOf(g))
+			}
+			return t.write(a.Out)
+		},
+	}
+	listFlags(cmd, &l)
+	return cmd
+}
+
+// topicsOf names the first topics of a group.
+func topicsOf(g admin.Group) string {
+	const most = 3
+	var out []string
+	for i, t := range g.Topics {
+		if i == most {
+			out = append(out, fmt.Sprintf("and %d more", len(g.Topics)-most))
+			break
+		}
+		out = append(out, clean(t.Topic))
+	}
+	return strings.Join(out, ", ")
+}
+
+func (a *app) groupShow() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show NAME",
+		Short:             "Show one group with its topics and members",
+		Args:              names("the group's NAME"),
+		ValidArgsFunction: a.completeGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, ctx, cancel, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			g, err := c.Group(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return a.printJSON(g)
+			}
+			return a.printGroup(g)
+		},
+	}
+}
+
+func (a *app) printGroup(g *admin.Group) error {
+	fmt.Fprintf(a.Out, "%s: %s, %s, lag %s\n", clean(g.Name), clean(g.Mode), one(len(g.Members), "member", "members"), count(g.Lag))
+	if len(g.Topics) > 0 {
+		t := newTable("TOPIC", "LAG ", "STATE", "RETRIES ")
+		for _, x := range g.Topics {
+			state, retries := "", ""
+			if x.Attached != nil {
+				state, retries = "behind", count(int64(x.Retries))
+				if *x.Attached {
+					state = "attached"
+				}
+			}
+			t.add(clean(x.Topic), count(x.Lag), state, retries)
+		}
+		if err := t.write(a.Out); err != nil {
+			return err
+		}
+	}
+	if len(g.Members) == 0 {
+		return nil
+	}
+	t := newTable("MEMBER", "ADDRESS", "LANGUAGE", "VERSION")
+	for _, m := range g.Members {
+		t.add(clean(m.ID), clean(m.Address), clean(m.Language), clean(m.Version))
+	}
+	return t.write(a.Out)
+}
+
+// completeGroup offers the groups of the broker.
+func (a *app) completeGroup(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, ctx, cancel, err := a.client(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	defer cancel()
+	var out []string
+	for g, err := range c.Groups(ctx, admin.List{Prefix: prefix}) {
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		out = append(out, g.Name)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fusionmq/fusionmq/sdk-go/admin"
+)
+
+func (a *app) topic() *cobra.Command {
+	return a.section("topic", "List, show and create topics", a.topicList(), a.topicShow(), a.topicCreate())
+}
+
+func (a *app) topicList() *cobra.Command {
+	var l admin.List
+	cmd := &cobra.Command{
+		Use:               "list",
+		Short:             "List topics in order of their names",
+		Args:              names(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, ctx, cancel, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			topics := []admin.Topic{}
+			for t, err := range c.Topics(ctx, l) {
+				if err != nil {
+					return err
+				}
+				topics = append(topics, t)
+			}
+			if a.output == "json" {
+				return a.printJSON(topics)
+			}
+			if len(topics) == 0 {
+				fmt.Fprintln(a.Err, "There are no topics. Create one with `fusionctl topic create NAME`.")
+				return nil
+			}
+			t := newTable("TOPIC", "QUEUES ", "PERM", "DURABILITY", "MESSAGES ")
+			for _, x := range topics {
+				t.add(clean(x.Name), queues(x), clean(x.Perm), clean(x.Durability), count(x.Messages))
+			}
+			return t.write(a.Out)
+		},
+	}
+	listFlags(cmd, &l)
+	return cmd
+}
+
+// listFlags adds the flags that every list has.
+func listFlags(cmd *cobra.Command, l *admin.List) {
+	cmd.Flags().StringVar(&l.Prefix, "prefix", "", "only names that begin with this")
+	cmd.Flags().BoolVar(&l.System, "system", false, "include what the system made for itself")
+}
+
+// queues is one number when readers and writers have the same queues.
+func queues(t admin.Topic) string {
+	if t.ReadQueues == t.WriteQueues {
+		return strconv.Itoa(int(t.ReadQueues))
+	}
+	return fmt.Sprintf("%d read, %d write", t.ReadQueues, t.WriteQueues)
+}
+
+func (a *app) topicShow() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show NAME",
+		Short:             "Show one topic with its queues",
+		Args:              names("the topic's NAME"),
+		ValidArgsFunction: a.completeTopic,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, ctx, cancel, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			t, err := c.Topic(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return a.printJSON(t)
+			}
+			fmt.Fprintf(a.Out, "%s: %s queues, %s, %s, %s messages\n", clean(t.Name), queues(t.Topic), clean(t.Perm), clean(t.Durability), count(t.Messages))
+			if len(t.Queues) == 0 {
+				return nil
+			}
+			out := newTable("QUEUE ", "FIRST ", "NEXT ", "MESSAGES ")
+			for _, q := range t.Queues {
+				out.add(strconv.Itoa(int(q.ID)), count(q.MinOffset), count(q.MaxOffset), count(q.MaxOffset-q.MinOffset))
+			}
+			return out.write(a.Out)
+		},
+	}
+}
+
+func (a *app) topicCreate() *cobra.Command {
+	var n admin.NewTopic
+	cmd := &cobra.Command{
+		Use:               "create NAME",
+		Short:             "Create a topic",
+		Example:           "  fusionctl topic create orders --queues 8 --durability sync",
+		Args:              names("the topic's NAME"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, ctx, cancel, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			n.Name = args[0]
+			t, err := c.CreateTopic(ctx, n)
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return a.printJSON(t)
+			}
+			fmt.Fprintf(a.Out, "created %s: %s queues, %s, %s\n", clean(t.Name), queues(t.Topic), clean(t.Perm), clean(t.Durability))
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.Int32Var(&n.Queues, "queues", 0, "read and write queues (default: broker.default-queues of the server)")
+	f.StringVar(&n.Perm, "perm", "", "r, w or rw (default: rw)")
+	f.StringVar(&n.Durability, "durability", "", "memory, async or sync (default: store.flush of the server)")
+	mustComplete(cmd.RegisterFlagCompletionFunc("perm", cobra.FixedCompletions([]string{"r", "w", "rw"}, cobra.ShellCompDirectiveNoFileComp)))
+	mustComplete(cmd.RegisterFlagCompletionFunc("durability", cobra.FixedCompletions([]string{"memory", "async", "sync"}, cobra.ShellCompDirectiveNoFileComp)))
+	mustComplete(cmd.RegisterFlagCompletionFunc("queues", cobra.NoFileCompletions))
+	return cmd
+}
+
+// completeTopic offers the topics of the broker.
+func (a *app) completeTopic(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, ctx, cancel, err := a.client(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	defer cancel()
+	var out []string
+	for t, err := range c.Topics(ctx, admin.List{Prefix: prefix}) {
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		out = append(out, t.Name)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,117 @@
+package admin
+
+import "time"
+
+// Status is what a broker says about itself.
+type Status struct {
+	Version       string            `json:"version"`       // Version of the program
+	GoVersion     string            `json:"goVersion"`     // Version of Go that it was built with
+	PID           int               `json:"pid"`           // Process id
+	Started       time.Time         `json:"started"`       // When the process began to serve
+	UptimeSeconds int64             `json:"uptimeSeconds"` // Seconds since then
+	Ready         bool              `json:"ready"`         // Whether everything serves, as /readyz has it
+	Profile       string            `json:"profile"`       // Set of defaults: dev or production
+	Security      string            `json:"security"`      // Who may do what. none: everyone who reaches a port may do everything
+	Cluster       string            `json:"cluster"`       // Cluster that the broker registers under
+	Broker        string            `json:"broker"`        // Name of the broker
+	Advertised    string            `json:"advertised"`    // host:port that clients are told to connect to; the host is * when each client is told the address through which it came
+	Data          string            `json:"data"`          // Directory of the data, as an absolute path
+	Listeners     map[string]string `json:"listeners"`     // host:port of every open listener, by name
+	Store         StoreStatus       `json:"store"`         // The log
+	Counts        Counts            `json:"counts"`        // How many there are of what
+	Memory        Memory            `json:"memory"`        // Memory of the process
+}
+
+// StoreStatus is where the log stands. Positions are bytes from the start of the log.
+type StoreStatus struct {
+	MinPosition        int64  `json:"minPosition"`        // First byte that is still kept
+	MaxPosition        int64  `json:"maxPosition"`        // Next byte to be written
+	SyncedPosition     int64  `json:"syncedPosition"`     // First byte that may not be on disk yet
+	DispatchedPosition int64  `json:"dispatchedPosition"` // First byte that the views may not cover yet
+	Flush              string `json:"flush"`              // When a send is acknowledged, for topics that do not say: async or sync
+}
+
+// Counts are numbers of things.
+type Counts struct {
+	Topics            int `json:"topics"`            // Topics that users made; system topics are left out
+	PullGroups        int `json:"pullGroups"`        // Consumer groups that pull
+	PushGroups        int `json:"pushGroups"`        // Groups that are pushed to
+	BrokerConnections int `json:"brokerConnections"` // Open connections on the broker's ports
+	NotifyConnections int `json:"notifyConnections"` // Open connections on the Notify port
+}
+
+// Memory is what the process uses.
+type Memory struct {
+	AnonymousBytes int64 `json:"anonymousBytes"` // Resident memory that belongs to the process alone; the page cache is not in it
+	HeapBytes      int64 `json:"heapBytes"`      // Go heap in use
+	LimitBytes     int64 `json:"limitBytes"`     // Size at which the garbage collector works harder
+}
+
+// Topic is one topic.
+type Topic struct {
+	Name        string `json:"name"`        // Name
+	ReadQueues  int32  `json:"readQueues"`  // Queues that consumers read
+	WriteQueues int32  `json:"writeQueues"` // Queues that producers write
+	Perm        string `json:"perm"`        // r, w or rw; - for neither
+	Durability  string `json:"durability"`  // When a send is acknowledged: memory, async or sync
+	System      bool   `json:"system"`      // Whether the system made it for itself
+	Messages    int64  `json:"messages"`    // Messages that can be read, over all queues
+}
+
+// TopicDetail is one topic with its queues.
+type TopicDetail struct {
+	Topic
+	Queues []Queue `json:"queues"` // Queues that ever had a message
+}
+
+// Queue is one queue of a topic.
+type Queue struct {
+	ID        int32 `json:"id"`        // Number of the queue
+	MinOffset int64 `json:"minOffset"` // First offset that can be read
+	MaxOffset int64 `json:"maxOffset"` // Next offset to be given
+}
+
+// topicPage is a part of the list of topics.
+type topicPage struct {
+	Topics []Topic `json:"topics"`         // In order of their names
+	Next   string  `json:"next,omitempty"` // Value of after for the next page; absent on the last one
+}
+
+// NewTopic asks for a topic.
+type NewTopic struct {
+	Name       string `json:"name"`                 // 1 to 127 letters, digits, -, _, % and |
+	Queues     int32  `json:"queues,omitempty"`     // Read and write queues. Default: broker.default-queues
+	Perm       string `json:"perm,omitempty"`       // r, w or rw. Default: rw
+	Durability string `json:"durability,omitempty"` // memory, async or sync. Default: store.flush
+}
+
+// Group is one consumer group, on either front end.
+type Group struct {
+	Name    string       `json:"name"`    // Name
+	Mode    string       `json:"mode"`    // pull or push
+	Lag     int64        `json:"lag"`     // Messages not yet consumed, over all topics. For a push group: what waits, is in flight or is to be tried again; an estimate while the group is behind
+	Topics  []GroupTopic `json:"topics"`  // What it consumes, in order of the topics' names
+	Members []Member     `json:"members"` // Connected clients
+}
+
+// GroupTopic is a group's place in one topic.
+type GroupTopic struct {
+	Topic    string `json:"topic"`              // Name of the topic
+	Lag      int64  `json:"lag"`                // Messages not yet consumed
+	Attached *bool  `json:"attached,omitempty"` // Push groups: whether the group keeps up with the end of the topic
+	Retries  int    `json:"retries,omitempty"`  // Push groups: messages that wait for another attempt
+}
+
+// Member is one connected client of a group.
+type Member struct {
+	ID       string `json:"id"`                 // Id that the client chose
+	Address  string `json:"address"`            // Where it connects from
+	Language string `json:"language,omitempty"` // What it says it is written in
+	Version  string `json:"version,omitempty"`  // Version that it states
+}
+
+// groupPage is a part of the list of groups.
+type groupPage struct {
+	Groups []Group `json:"groups"`         // In order of their names
+	Next   string  `json:"next,omitempty"` // Value of after for the next page; absent on the last one
+}
