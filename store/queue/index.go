@@ -1,0 +1,320 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fusionmq/fusionmq/store/vfs"
+)
+
+// Config of an index. Zero fields have the defaults of their comments.
+type Config struct {
+	FS     vfs.FS
+	Dir    string // of the index files; made when missing
+	LogMin int64  // first position of the log
+	LogEnd int64  // first position behind its last record. Index files that reach further are removed
+
+	// SpanBytes and SpanEntries end a span of the log, whichever is reached first. Default 256 MiB and 262,144, at most
+	// 1<<24 entries. May change between starts.
+	SpanBytes   int64
+	SpanEntries int
+
+	// Failed is told about an index file that could not be read or written. Readers get the error too; writing is tried
+	// again at the next Synced. It is called from the goroutine that noticed. Default: nobody is told.
+	Failed func(error)
+}
+
+// Limits of a span when Config does not say.
+const (
+	DefaultSpanBytes   = 256 << 20
+	DefaultSpanEntries = 256 << 10
+)
+
+// Index is the queue index of one store directory.
+//
+// Put, Wake and Seal are for the one writer: their calls must not overlap. Synced and DropBelow may run beside them, each
+// one call at a time. Everything else may be called from any goroutine at any time.
+//
+// Locks, in this order: Topic.mu, then one of Index.mu, holders, due.
+type Index struct {
+	cfg Config
+
+	topics struct {
+		sync.RWMutex
+		byName map[string]*Topic
+	}
+	spans  atomic.Pointer[[]*span] // by start, each begins where the one before ends; replaced under mu
+	sealed atomic.Int64            // end of the last span, or the start of the first generation
+	resume int64
+
+	// For the writer only.
+	cur   *generation
+	slabs slabs
+
+	mu struct {
+		sync.Mutex
+		gens   []*generation // oldest first; the last one is cur
+		synced int64
+		err    error // of the last attempt to seal
+	}
+	holders struct {
+		sync.Mutex
+		topics []*Topic // with held entries
+	}
+	due struct {
+		sync.Mutex
+		waiters []*waiter
+	}
+	sealing sync.Mutex // held while spans change; taken before all others
+	wake    chan struct{}
+	stop    chan struct{}
+	done    chan struct{}
+}
+
+// Open loads the index files that speak for a prefix of the log from LogMin on and removes the others. The caller then
+// puts again every entry from Resume on.
+func Open(c Config) (*Index, error) {
+	if c.SpanBytes == 0 {
+		c.SpanBytes = DefaultSpanBytes
+	}
+	if c.SpanEntries == 0 {
+		c.SpanEntries = DefaultSpanEntries
+	}
+	if c.SpanBytes < 1 || c.SpanEntries < 1 || c.SpanEntries > maxSpanEntries || c.LogMin < 0 || c.LogEnd < c.LogMin {
+		return nil, fmt.Errorf("queue: SpanBytes %d, SpanEntries %d, LogMin %d, LogEnd %d: want at least 1 byte, 1 to %d entries, 0 <= LogMin <= LogEnd",
+			c.SpanBytes, c.SpanEntries, c.LogMin, c.LogEnd, maxSpanEntries)
+	}
+	if c.Failed == nil {
+		c.Failed = func(error) {}
+	}
+	x := &Index{cfg: c, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	x.topics.byName = map[string]*Topic{}
+	if err := x.load(); err != nil {
+		for _, s := range *x.spans.Load() {
+			s.release()
+		}
+		return nil, err
+	}
+	go x.sealLoop()
+	return x, nil
+}
+
+// Resume is the log position from which the caller has to put entries after Open.
+func (x *Index) Resume() int64 { return x.resume }
+
+// Sealed is the log position below which entries are in files: where Resume would be after a crash.
+func (x *Index) Sealed() int64 { return x.sealed.Load() }
+
+// Close stops the background work and closes the files. Nobody may use the index any more, nor call a stop function.
+func (x *Index) Close() error {
+	close(x.stop)
+	<-x.done
+	for _, s := range *x.spans.Load() {
+		s.release()
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.mu.err
+}
+
+// Topic returns the handle of a topic, or nil when the index has none of that name and create is false.
+func (x *Index) Topic(name string, create bool) *Topic {
+	x.topics.RLock()
+	t := x.topics.byName[name]
+	x.topics.RUnlock()
+	if t != nil || !create {
+		return t
+	}
+	x.topics.Lock()
+	defer x.topics.Unlock()
+	if t = x.topics.byName[name]; t == nil {
+		t = &Topic{index: x, name: string([]byte(name))} // the caller's may be part of something large
+		t.lastPut = -1
+		t.queues.Store(new([]*Queue))
+		x.topics.byName[t.name] = t
+	}
+	return t
+}
+
+// Queue is Topic followed by [Topic.Queue].
+func (x *Index) Queue(topic string, id int32, create bool) *Queue {
+	t := x.Topic(topic, create && id >= 0 && id <= MaxQueueID)
+	if t == nil {
+		return nil
+	}
+	return t.Queue(id, create)
+}
+
+// Topics calls fn for every topic, in no order.
+func (x *Index) Topics(fn func(*Topic)) {
+	for _, t := range x.allTopics() {
+		fn(t)
+	}
+}
+
+func (x *Index) allTopics() []*Topic {
+	x.topics.RLock()
+	defer x.topics.RUnlock()
+	ts := make([]*Topic, 0, len(x.topics.byName))
+	for _, t := range x.topics.byName {
+		ts = append(ts, t)
+	}
+	return ts
+}
+
+// generationFor returns the generation that takes an entry of this address; the writer calls it with Topic.mu held.
+func (x *Index) generationFor(address int64) *generation {
+	g := x.cur
+	if g.count < x.cfg.SpanEntries && address-g.start < x.cfg.SpanBytes || g.count == 0 {
+		return g
+	}
+	return x.finish(address)
+}
+
+// finish ends the current generation at a log position and begins the next one there.
+func (x *Index) finish(at int64) *generation {
+	g := &generation{start: at}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.cur.end = at
+	x.mu.gens = append(x.mu.gens, g)
+	x.cur = g
+	if x.mu.synced >= at {
+		x.wakeSealer()
+	}
+	return g
+}
+
+func (x *Index) wakeSealer() {
+	select {
+	case x.wake <- struct{}{}:
+	default: // it has been told and has not looked yet
+	}
+}
+
+func (x *Index) hold(t *Topic) {
+	x.holders.Lock()
+	defer x.holders.Unlock()
+	x.holders.topics = append(x.holders.topics, t)
+}
+
+func (x *Index) addDue(ws []*waiter) {
+	x.due.Lock()
+	defer x.due.Unlock()
+	x.due.waiters = append(x.due.waiters, ws...)
+}
+
+// Wake calls the waiters of what has become visible. The writer calls it after each batch of Puts.
+func (x *Index) Wake() {
+	x.due.Lock()
+	ws := x.due.waiters
+	x.due.waiters = nil
+	x.due.Unlock()
+	for _, w := range ws {
+		w.fire()
+	}
+}
+
+// Synced says that the log below a position is on the disk and that all its entries have been put. Held entries below it
+// become visible, their waiters are called, and finished spans below it can be written.
+func (x *Index) Synced(position int64) {
+	x.holders.Lock()
+	ts := x.holders.topics
+	x.holders.topics = nil
+	x.holders.Unlock()
+	var due []*waiter
+	for _, t := range ts {
+		due = t.release(position, due)
+	}
+	for _, w := range due {
+		w.fire()
+	}
+
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if position > x.mu.synced {
+		x.mu.synced = position
+	}
+	if len(x.mu.gens) > 1 && x.mu.gens[0].end <= x.mu.synced {
+		x.wakeSealer()
+	}
+}
+
+// release makes the held entries below address visible and adds their waiters to due.
+func (t *Topic) release(address int64, due []*waiter) []*waiter {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	limit := t.limit.Load()
+	t.held = slices.DeleteFunc(t.held, func(q *Queue) bool {
+		last, held := q.release(address)
+		limit = max(limit, last+1)
+		if last >= 0 && len(q.waiters) > 0 {
+			q.waiters, due = takeDue(q.waiters, due, q.visible.Load()-1)
+		}
+		return !held
+	})
+	if len(t.held) == 0 {
+		limit = t.lastPut + 1 // with those that were visible in other queues all the time
+	} else {
+		t.index.hold(t)
+	}
+	if limit > t.limit.Load() {
+		t.limit.Store(limit)
+		if len(t.waiters) > 0 {
+			t.waiters, due = takeDue(t.waiters, due, limit-1)
+		}
+	}
+	return due
+}
+
+// DropBelow forgets what the log no longer has: entries with addresses below a position cannot be read any more, and
+// files that speak only for positions below it are removed.
+func (x *Index) DropBelow(position int64) error {
+	x.sealing.Lock()
+	defer x.sealing.Unlock()
+	var errs []error
+	for _, t := range x.allTopics() {
+		t.Queues(func(q *Queue) {
+			offset, err := q.searchAddress(position)
+			if err != nil {
+				errs = append(errs, err)
+			} else if offset > q.min.Load() {
+				q.min.Store(offset)
+			}
+		})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	old := *x.spans.Load()
+	n := 0
+	for n < len(old) && old[n].end <= position {
+		n++
+	}
+	kept := slices.Clone(old[n:])
+	x.spans.Store(&kept)
+	x.mu.Unlock()
+	for _, s := range old[:n] {
+		if err := x.cfg.FS.Remove(s.name); err != nil {
+			errs = append(errs, err)
+		}
+		s.release()
+	}
+	return errors.Join(errs...)
+}
+
+// damaged reports an error of reading a span. When the file is to blame it is removed, so that the next start builds the
+// span again.
+func (x *Index) damaged(s *span, err error) {
+	var c *CorruptError
+	if errors.As(err, &c) {
+		if e := x.cfg.FS.Remove(s.name); e == nil {
+			err = errors.Join(err, x.cfg.FS.SyncDir(x.cfg.Dir))
+		}
+	}
+	x.cfg.Failed(err)
+}

@@ -1,0 +1,254 @@
+package queue
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strings"
+
+	"github.com/fusionmq/fusionmq/store/vfs"
+)
+
+func (x *Index) sealLoop() {
+	defer close(x.done)
+	for {
+		select {
+		case <-x.stop:
+			return
+		case <-x.wake:
+			for x.sealOldest() == nil {
+			}
+		}
+	}
+}
+
+// Seal writes what is in memory below end to files, so that the next start resumes there. The writer calls it for a clean
+// stop, when the log below end is synced and Synced has been told so; end is the end of the log.
+func (x *Index) Seal(end int64) error {
+	if x.cur.count > x.cur.loaded {
+		x.finish(end)
+	}
+	return x.Drain()
+}
+
+// Drain writes every finished span that may be written now, instead of leaving it to the background. A long replay calls
+// it, after Synced, to keep memory bounded: it puts entries faster than a disk takes them.
+func (x *Index) Drain() error {
+	for {
+		switch err := x.sealOldest(); err {
+		case nil:
+		case errNothing:
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+var errNothing = errors.New("queue: nothing to seal")
+
+// sealOldest writes the oldest finished generation whose log is synced and drops it from memory.
+func (x *Index) sealOldest() error {
+	x.sealing.Lock()
+	defer x.sealing.Unlock()
+	x.mu.Lock()
+	if len(x.mu.gens) < 2 || x.mu.gens[0].end > x.mu.synced {
+		x.mu.Unlock()
+		return errNothing
+	}
+	g := x.mu.gens[0]
+	x.mu.Unlock()
+
+	s, err := x.writeSpan(g)
+	x.mu.Lock()
+	x.mu.err = err
+	if err != nil {
+		x.mu.Unlock()
+		x.cfg.Failed(err)
+		return err
+	}
+	spans := append(slices.Clone(*x.spans.Load()), s)
+	x.spans.Store(&spans) // before the runs go, so that a reader who misses one finds the other
+	x.mu.gens = slices.Clone(x.mu.gens[1:])
+	x.sealed.Store(g.end)
+	x.mu.Unlock()
+
+	for _, t := range x.allTopics() {
+		t.drop(g)
+	}
+	return nil
+}
+
+// drop takes the runs of a sealed generation away.
+func (t *Topic) drop(g *generation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Queues(func(q *Queue) {
+		r := q.head.Load()
+		if r == nil || r.gen != g {
+			return
+		}
+		next := r.next.Load()
+		end := q.next
+		if next == nil {
+			q.tail, q.block, q.fill = nil, nil, 0
+		} else {
+			end = next.base
+		}
+		q.last.Store(r.at(int(end - 1 - r.base)).Address)
+		q.head.Store(next)
+	})
+}
+
+// sealed is what one queue gives to a span.
+type sealed struct {
+	part
+	run *run // nil without entries
+}
+
+// parts collects what the queues of a topic have in a finished generation.
+func (t *Topic) parts(g *generation) []sealed {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ps []sealed
+	t.Queues(func(q *Queue) {
+		if !q.known || q.born >= g.end {
+			return
+		}
+		p := sealed{part: part{id: q.id, first: q.next, min: q.min.Load(), last: q.last.Load()}}
+		r := q.head.Load()
+		if r != nil {
+			p.first = r.base
+		}
+		if r != nil && r.gen == g {
+			end := q.next
+			if n := r.next.Load(); n != nil {
+				end = n.base
+			}
+			p.run, p.count = r, uint32(end-r.base)
+			p.last = r.at(int(p.count) - 1).Address
+		}
+		p.min = min(p.min, p.first+int64(p.count))
+		ps = append(ps, p)
+	})
+	return ps
+}
+
+// writeSpan writes the file of a generation and opens it.
+func (x *Index) writeSpan(g *generation) (s *span, err error) {
+	name := x.fileName(g.start)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write index file %s: %w", name, err)
+		}
+	}()
+	tmp := name + tempSuffix
+	f, err := x.cfg.FS.Create(tmp)
+	if err != nil {
+		return nil, err
+	}
+	err = x.writeContent(f, g)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = x.cfg.FS.Rename(tmp, name)
+	}
+	if err != nil {
+		_ = x.cfg.FS.Remove(tmp) // best effort: the error that matters is err, and the next start removes it too
+		return nil, err
+	}
+	if err := x.cfg.FS.SyncDir(x.cfg.Dir); err != nil {
+		return nil, err
+	}
+	return openSpan(x.cfg.FS, name)
+}
+
+func (x *Index) writeContent(f vfs.File, g *generation) error {
+	topics := x.allTopics()
+	slices.SortFunc(topics, func(a, b *Topic) int { return strings.Compare(a.name, b.name) })
+
+	h := header{start: g.start, end: g.end}
+	w := &pageWriter{f: f, off: headerBytes}
+	var queueTable, topicTable, names []byte
+	le := binary.LittleEndian
+	for _, t := range topics {
+		ps := t.parts(g)
+		if len(ps) == 0 {
+			continue
+		}
+		topicTable = le.AppendUint32(topicTable, uint32(len(names)))
+		topicTable = le.AppendUint32(topicTable, uint32(len(t.name)))
+		topicTable = le.AppendUint32(topicTable, h.queues)
+		topicTable = le.AppendUint32(topicTable, uint32(len(ps)))
+		names = append(names, t.name...)
+		h.topics++
+		for _, p := range ps {
+			queueTable = le.AppendUint32(queueTable, uint32(p.id))
+			queueTable = le.AppendUint32(queueTable, p.count)
+			queueTable = le.AppendUint64(queueTable, uint64(p.first))
+			queueTable = le.AppendUint32(queueTable, h.entries)
+			queueTable = le.AppendUint32(queueTable, 0)
+			queueTable = le.AppendUint64(queueTable, uint64(p.min))
+			queueTable = le.AppendUint64(queueTable, uint64(p.last))
+			h.queues++
+			h.entries += p.count
+			for i := range int(p.count) {
+				if err := w.add(p.run.at(i)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	dir := slices.Concat(w.sums, queueTable, topicTable, names)
+	h.names = uint32(len(names))
+	h.dirSum = crc32.Checksum(dir, castagnoli)
+	h.size = h.dirOffset() + h.dirBytes()
+	if _, err := f.WriteAt(dir, w.off); err != nil {
+		return err
+	}
+	_, err := f.WriteAt(h.encode(), 0)
+	return err
+}
+
+// pageWriter writes entries in large pieces and collects the sums of their pages.
+type pageWriter struct {
+	f    vfs.File
+	off  int64
+	buf  []byte
+	sums []byte
+}
+
+const writePages = 64 // 288 KiB a write
+
+func (w *pageWriter) add(e *Entry) error {
+	if w.buf == nil {
+		w.buf = make([]byte, 0, writePages*pageBytes)
+	}
+	if w.buf = appendEntry(w.buf, e); len(w.buf) == cap(w.buf) {
+		return w.flush()
+	}
+	return nil
+}
+
+func (w *pageWriter) flush() error {
+	for p := range slices.Chunk(w.buf, pageBytes) {
+		w.sums = binary.LittleEndian.AppendUint32(w.sums, crc32.Checksum(p, castagnoli))
+	}
+	if len(w.buf) > 0 {
+		if _, err := w.f.WriteAt(w.buf, w.off); err != nil {
+			return err
+		}
+	}
+	w.off += int64(len(w.buf))
+	w.buf = w.buf[:0]
+	return nil
+}
