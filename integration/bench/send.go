@@ -45,6 +45,10 @@ func (b *bench) sendBudgets() error {
 			s.Kill()
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
+		if mine[i].errs > 0 {
+			s.Kill()
+			return fmt.Errorf("%s: %d sends were refused", l.name, mine[i].errs)
+		}
 		fmt.Printf("%s: %s, %.2f us of the broker, %.2f allocations a message\n", l.name, quantity(mine[i].rate, "/s"), mine[i].cpu, allocs[i])
 	}
 	s.Kill()

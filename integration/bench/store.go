@@ -35,7 +35,7 @@ func parseBenchmarks(out string) map[string]map[string]float64 {
 // goBench runs benchmarks of a package of the repository.
 func (b *bench) goBench(pkg, pattern string) (map[string]map[string]float64, error) {
 	_, file, _, _ := runtime.Caller(0)
-	cmd := exec.Command("go", "test", "./"+pkg, "-run", "^$", "-bench", pattern, "-benchtime", b.store, "-count", "1")
+	cmd := exec.Command("go", "test", "./"+pkg, "-run", "^$", "-bench", pattern, "-benchtime", b.store, "-benchmem", "-count", "1")
 	cmd.Dir = filepath.Join(filepath.Dir(file), "../..")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -43,4 +43,39 @@ func (b *bench) goBench(pkg, pattern string) (map[string]map[string]float64, err
 	}
 	fmt.Print(string(out))
 	return parseBenchmarks(string(out)), nil
+}
+
+// storeBudgets runs the store's own benchmarks, which measure a bare baseline as the other side of each.
+func (b *bench) storeBudgets() error {
+	got, err := b.goBench("store/...", "^BenchmarkBudget")
+	if err != nil {
+		return err
+	}
+	perSecond := func(name string) float64 {
+		if ns := got[name]["ns/op"]; ns > 0 {
+			return 1e9 / ns
+		}
+		return 0
+	}
+	for _, c := range []struct {
+		budget, ours, bare string
+		want               float64
+	}{
+		{"store append, 1 KiB, async, in batches, against one goroutine with CRC, copy and 64 KiB pwrite", "BenchmarkBudgetAppendAsyncBatch/side=ours", "BenchmarkBudgetAppendAsyncBatch/side=bare", 0.60},
+		{"store append, 1 KiB, async, 64 goroutines with one record a call, against the same", "BenchmarkBudgetAppendAsync64/side=ours", "BenchmarkBudgetAppendAsync64/side=bare", 0.25},
+		{"store append, 1 KiB, sync, 64 writers, against bare group commit", "BenchmarkBudgetAppendSync64/side=ours", "BenchmarkBudgetAppendSync64/side=bare", 0.70},
+		{"store append, 1 KiB, sync, 256 writers, against bare group commit", "BenchmarkBudgetAppendSync256/side=ours", "BenchmarkBudgetAppendSync256/side=bare", 0.50},
+		{"10,000 topics x 4 queues written in turn and read, against 1 topic", "BenchmarkBudgetTopics/topics=10000", "BenchmarkBudgetTopics/topics=1", 0.90},
+	} {
+		ours, bare := perSecond(c.ours), perSecond(c.bare)
+		if ours == 0 || bare == 0 {
+			b.table.unmeasured(c.budget, fmt.Sprintf("no result of %s and %s", c.ours, c.bare))
+			continue
+		}
+		b.table.atLeast(c.budget, ours, bare, c.want, "/s")
+		if allocs, ok := got[c.ours]["allocs/op"]; ok {
+			b.table.below("allocations a record: "+c.budget, allocs, 1, "")
+		}
+	}
+	return nil
 }
