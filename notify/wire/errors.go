@@ -53,7 +53,12 @@ type InputError struct {
 	Rule  string // what is allowed
 }
 
-func (e *InputError) Error() string { return fmt.Sprintf("%s %s: %s", e.Field, e.Value, e.Rule) }
+func (e *InputError) Error() string {
+	if e.Value == "" {
+		return e.Field + " " + e.Rule
+	}
+	return fmt.Sprintf("%s %s %s", e.Field, e.Value, e.Rule)
+}
 
 // ActionFor says what a transport does with an error of this package.
 func ActionFor(err error) Action {
