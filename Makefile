@@ -11,7 +11,7 @@ TOOLS    := $(CURDIR)/.tools/bin
 DATA     ?= ./data
 ARGS     ?=
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS  := -X github.com/fusionmq/fusionmq/fusion.Version=$(VERSION)
+LDFLAGS  := -X github.com/fusionmq/fusionmq/fusion.Version=$(VERSION) -X github.com/fusionmq/fusionmq/ops/cli.Version=$(VERSION)
 SEEDS    ?= 10
 DURATION ?= 60s
 FUZZTIME ?= 5s
@@ -25,7 +25,7 @@ help: ## list the targets
 build: ## bin/fusionmq and bin/fusionctl
 	@mkdir -p bin
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/fusionmq ./fusion/cmd/fusionmq
-	go build -trimpath -o bin/fusionctl ./ops/cmd/fusionctl
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/fusionctl ./ops/cmd/fusionctl
 
 run: build ## build and serve; DATA=./data, more flags in ARGS="..."
 	exec bin/fusionmq server --data $(DATA) $(ARGS)

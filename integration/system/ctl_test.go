@@ -1,0 +1,123 @@
+package system
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/fusionmq/fusionmq/integration/internal/proc"
+	"github.com/fusionmq/fusionmq/integration/internal/raw"
+	"github.com/fusionmq/fusionmq/integration/internal/rmq"
+)
+
+// ctl runs fusionctl against s and returns its exit code and streams.
+func ctl(t *testing.T, s *proc.Server, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.Command(programs.Ctl, append([]string{"--addr", s.Addr["http"]}, args...)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		code = exit.ExitCode()
+	}
+	return code, out.String(), errs.String()
+}
+
+func TestFusionctlMakesATopicThatRocketMQClientsUse(t *testing.T) {
+	s := server(t)
+	topic := rmq.Unique("Ctl")
+	if code, out, errs := ctl(t, s, "topic", "create", topic, "--queues", "3"); code != 0 || !strings.Contains(out, topic) {
+		t.Fatalf("topic create: exit %d, %q %q", code, out, errs)
+	}
+	for _, form := range []string{"table", "json"} {
+		code, out, errs := ctl(t, s, "topic", "list", "-o", form)
+		if code != 0 || !strings.Contains(out, topic) {
+			t.Errorf("topic list -o %s: exit %d, %q, no %s in\n%s", form, code, errs, topic, out)
+		}
+	}
+	send := newProducer(t, s)
+	used := map[int]bool{}
+	for range 30 {
+		used[send(message(topic, "", "x")).MessageQueue.QueueId] = true
+	}
+	if len(used) != 3 || !used[0] || !used[2] {
+		t.Errorf("a producer uses the queues %v, want 0, 1, 2", used)
+	}
+	var l rmq.Log
+	group := rmq.Unique("ctl")
+	consume(t, s, group, topic, "*", &l)
+	if err := l.Wait(1, within); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := ctl(t, s, "group", "list", "-o", "json"); code != 0 || !strings.Contains(out, group) || !json.Valid([]byte(out)) {
+		t.Errorf("group list: exit %d, %q, no %s in\n%s", code, errs, group, out)
+	}
+}
+
+func TestFusionctlStatusIsWhatTheBrokerSays(t *testing.T) {
+	s := server(t)
+	code, out, errs := ctl(t, s, "status", "-o", "json")
+	var status struct {
+		PID       int               `json:"pid"`
+		Ready     bool              `json:"ready"`
+		Listeners map[string]string `json:"listeners"`
+	}
+	if err := json.Unmarshal([]byte(out), &status); code != 0 || err != nil {
+		t.Fatalf("exit %d %v %q\n%s", code, err, errs, out)
+	}
+	if status.PID != s.Pid() || !status.Ready || status.Listeners["broker"] != s.Addr["broker"] {
+		t.Errorf("status %+v, want process %d with %v", status, s.Pid(), s.Addr)
+	}
+	if code, out, _ := ctl(t, s, "status"); code != 0 || !strings.Contains(out, s.Addr["broker"]) {
+		t.Errorf("status as a table: exit %d\n%s", code, out)
+	}
+}
+
+func TestFusionctlExitCodes(t *testing.T) {
+	s := server(t)
+	topic := rmq.Unique("Codes")
+	createTopic(t, s, topic, 1)
+	for _, tc := range []struct {
+		name string
+		args []string
+		want int
+		says string
+	}{
+		{"success", []string{"status"}, 0, ""},
+		{"an illegal topic name", []string{"topic", "create", "a b"}, 1, "a b"},
+		{"no command of that name", []string{"topic", "crate", "x"}, 2, "crate"},
+		{"an unknown flag", []string{"status", "--jsn"}, 2, "jsn"},
+		{"a name that is missing", []string{"topic", "create"}, 2, "NAME"},
+		{"an unknown form", []string{"status", "-o", "xml"}, 2, "xml"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, out, errs := ctl(t, s, tc.args...)
+			if code != tc.want || !strings.Contains(out+errs, tc.says) {
+				t.Errorf("exit %d, want %d and %q in:\n%s%s", code, tc.want, tc.says, out, errs)
+			}
+		})
+	}
+	t.Run("no broker there", func(t *testing.T) {
+		gone := &proc.Server{Addr: map[string]string{"http": "127.0.0.1:1"}}
+		if code, _, errs := ctl(t, gone, "status"); code != 1 || !strings.Contains(errs, "127.0.0.1:1") {
+			t.Errorf("exit %d, want 1 and the address in %q", code, errs)
+		}
+	})
+}
+
+// What fusionctl creates is there for RocketMQ's own request codes, and the other way round.
+func TestTopicsOfBothPlanesAreTheSame(t *testing.T) {
+	s := server(t)
+	topic := rmq.Unique("Plane")
+	createTopic(t, s, topic, 5)
+	code, out, errs := ctl(t, s, "topic", "show", topic, "-o", "json")
+	if code != 0 || raw.Int([]byte(out), "readQueues") != 5 {
+		t.Errorf("exit %d %q\n%s", code, errs, out)
+	}
+}
