@@ -1,26 +1,37 @@
 package membership
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/fusionmq/fusionmq/metaq/remoting"
 )
 
 var t0 = time.UnixMilli(1_800_000_000_000)
 
 func at(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
 
-func beat(id, group string, subs ...Subscription) Heartbeat {
-	return Heartbeat{ClientID: id, Consumers: []Consumer{{Group: group, Model: "CLUSTERING", Subs: subs}}}
+type (
+	hb       = remoting.HeartbeatData
+	consumer = remoting.ConsumerData
+	sub      = remoting.SubscriptionData
+)
+
+func producers(groups ...string) (out []remoting.ProducerData) {
+	for _, g := range groups {
+		out = append(out, remoting.ProducerData{GroupName: g})
+	}
+	return out
 }
 
-func tag(topic, expr string, version int64) Subscription {
-	return Subscription{Topic: topic, Expr: expr, Type: "TAG", Version: version}
+func beat(id, group string, subs ...sub) *hb {
+	return &hb{ClientID: id, ConsumerDataSet: []consumer{{GroupName: group, MessageModel: remoting.Clustering, SubscriptionDataSet: subs}}}
+}
+
+func tag(topic, expr string, version remoting.Long) sub {
+	return sub{Topic: topic, SubString: expr, ExpressionType: "TAG", SubVersion: version}
 }
 
 func TestMembersJoinLeaveAndGo(t *testing.T) {
@@ -62,9 +73,9 @@ func TestMembersJoinLeaveAndGo(t *testing.T) {
 
 func TestBroadcastGroupsDoNotRebalance(t *testing.T) {
 	r := New()
-	hb := Heartbeat{ClientID: "a", Consumers: []Consumer{{Group: "G", Model: Broadcasting, Subs: []Subscription{tag("T", "*", 1)}}}}
+	all := &hb{ClientID: "a", ConsumerDataSet: []consumer{{GroupName: "G", MessageModel: remoting.Broadcasting, SubscriptionDataSet: []sub{tag("T", "*", 1)}}}}
 	for conn := ConnID(1); conn <= 2; conn++ {
-		if g, _ := r.Beat(at(0), Peer{Conn: conn}, hb); g != nil {
+		if g, _ := r.Beat(at(0), Peer{Conn: conn}, all); g != nil {
 			t.Errorf("join of connection %d: rebalance %q", conn, g)
 		}
 	}
@@ -76,16 +87,16 @@ func TestBroadcastGroupsDoNotRebalance(t *testing.T) {
 func TestSubscriptionsFollowTheirVersion(t *testing.T) {
 	r := New()
 	for _, s := range []struct {
-		give Subscription
+		give sub
 		want string // tag whose messages pass afterwards
 	}{{tag("T", "A", 5), "A"}, {tag("T", "B", 5), "A"}, {tag("T", "B", 4), "A"}, {tag("T", "B", 6), "B"}} {
 		r.Beat(at(0), Peer{Conn: 1}, beat("a", "G", s.give))
-		sub := r.Group("G").Sub("T")
-		if sub == nil || sub.Expr != s.want {
-			t.Fatalf("after %v: %+v, want %s", s.give, sub, s.want)
+		got := r.Group("G").Sub("T")
+		if got == nil || got.SubString != s.want {
+			t.Fatalf("after %v: %+v, want %s", s.give, got, s.want)
 		}
 	}
-	r.Beat(at(0), Peer{Conn: 1}, beat("a", "G", Subscription{Topic: "S", Expr: "a > 1", Type: "SQL92", Version: 1}, tag("E", "||", 1)))
+	r.Beat(at(0), Peer{Conn: 1}, beat("a", "G", sub{Topic: "S", SubString: "a > 1", ExpressionType: "SQL92", SubVersion: 1}, tag("E", "||", 1)))
 	g := r.Group("G")
 	if g.Sub("T") != nil {
 		t.Error("a topic that is not in the newest heartbeat is still subscribed")
@@ -101,10 +112,10 @@ func TestSubscriptionsFollowTheirVersion(t *testing.T) {
 // A heartbeat of one group must not keep another group of the same connection alive.
 func TestExpiryIsPerGroup(t *testing.T) {
 	r := New()
-	both := Heartbeat{ClientID: "a", Producers: []string{"P"}, Consumers: []Consumer{{Group: "A"}, {Group: "B"}}}
+	both := &hb{ClientID: "a", ProducerDataSet: producers("P"), ConsumerDataSet: []consumer{{GroupName: "A"}, {GroupName: "B"}}}
 	r.Beat(at(0), Peer{Conn: 1}, both)
 	r.Beat(at(0), Peer{Conn: 2}, both)
-	r.Beat(at(100), Peer{Conn: 1}, Heartbeat{ClientID: "a", Consumers: []Consumer{{Group: "A"}}})
+	r.Beat(at(100), Peer{Conn: 1}, &hb{ClientID: "a", ConsumerDataSet: []consumer{{GroupName: "A"}}})
 	if g, silent := r.Expire(at(0)); len(g) != 0 || silent != nil {
 		t.Fatalf("nothing is old yet: %q %v", g, silent)
 	}
@@ -125,8 +136,8 @@ func TestExpiryIsPerGroup(t *testing.T) {
 
 func TestHeartbeatWithoutSubscriptions(t *testing.T) {
 	r := New()
-	full := Heartbeat{ClientID: "a", Fingerprint: 7, Consumers: []Consumer{{Group: "G", Subs: []Subscription{tag("T", "*", 1)}}}}
-	short := Heartbeat{ClientID: "a", Fingerprint: 7, WithoutSub: true, Consumers: []Consumer{{Group: "G"}}}
+	full := &hb{ClientID: "a", HeartbeatFingerprint: 7, ConsumerDataSet: []consumer{{GroupName: "G", SubscriptionDataSet: []sub{tag("T", "*", 1)}}}}
+	short := &hb{ClientID: "a", HeartbeatFingerprint: 7, WithoutSub: true, ConsumerDataSet: []consumer{{GroupName: "G"}}}
 	if _, resend := r.Beat(at(0), Peer{Conn: 1}, short); !resend {
 		t.Error("a broker that knows nothing must ask for the subscriptions")
 	}
@@ -136,59 +147,24 @@ func TestHeartbeatWithoutSubscriptions(t *testing.T) {
 	if _, resend := r.Beat(at(2), Peer{Conn: 1}, short); resend || r.Group("G").Sub("T") == nil {
 		t.Error("the short form must keep the subscriptions")
 	}
-	short.Fingerprint = 8
+	short.HeartbeatFingerprint = 8
 	if _, resend := r.Beat(at(3), Peer{Conn: 1}, short); !resend {
 		t.Error("another fingerprint means other subscriptions")
 	}
 }
 
-func TestParseHeartbeatTakesEveryDialect(t *testing.T) {
-	want := Heartbeat{ClientID: "c", Producers: []string{"P"}, Consumers: []Consumer{{
-		Group: "G", Type: "CONSUME_PASSIVELY", Model: "CLUSTERING", From: "CONSUME_FROM_FIRST_OFFSET",
-		Subs: []Subscription{{Topic: "T", Expr: "A", Type: "TAG", Tags: []string{"A"}, Version: 17}},
-	}}}
-	for name, body := range map[string]string{
-		"names and numbers, as Java":        `{"clientID":"c","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET","consumeType":"CONSUME_PASSIVELY","groupName":"G","messageModel":"CLUSTERING","subscriptionDataSet":[{"classFilterMode":false,"codeSet":[65],"expressionType":"TAG","subString":"A","subVersion":17,"tagsSet":["A"],"topic":"T"}],"unitMode":false}],"heartbeatFingerprint":0,"producerDataSet":[{"groupName":"P"}],"withoutSub":false}`,
-		"quoted codes, as Go":               `{"clientID":"c","producerDataSet":[{"groupName":"P"}],"consumerDataSet":[{"groupName":"G","consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING","consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET","subscriptionDataSet":[{"classFilterMode":false,"topic":"T","subString":"A","tagsSet":["A"],"codeSet":["65"],"subVersion":17,"expressionType":"TAG"}],"unitMode":false}]}`,
-		"ordinals and quoted numbers, as C": `{"clientID":"c","producerDataSet":[{"groupName":"P"}],"consumerDataSet":[{"groupName":"G","consumeType":1,"messageModel":1,"consumeFromWhere":4,"subscriptionDataSet":[{"topic":"T","subString":"A","tagsSet":["A"],"subVersion":"17"}]}]}`,
-	} {
-		got, err := ParseHeartbeat([]byte(body))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s: (-want +got)\n%s", name, d)
-		}
-	}
-}
-
-func TestParseHeartbeatNamesWhatIsWrong(t *testing.T) {
-	many, _ := json.Marshal(map[string]any{"clientID": "c", "producerDataSet": make([]struct{ groupName string }, MaxGroups+1)})
-	for body, want := range map[string]string{
-		"": "body is missing", " ": "body is missing", "null": "clientID is missing", "{}": "clientID is missing", "[]": "array", `{"clientID":7}`: "clientID",
-		`{"clientID":"c","consumerDataSet":[{}]}`:                                                           "no groupName",
-		`{"clientID":"c","consumerDataSet":[{"groupName":"G","subscriptionDataSet":[{}]}]}`:                 `group "G" has no topic`,
-		`{"clientID":"c","consumerDataSet":[{"groupName":"G","subscriptionDataSet":[{"subVersion":"x"}]}]}`: "not an integer",
-		string(many):                             fmt.Sprintf("%d groups, at most %d", MaxGroups+1, MaxGroups),
-		strings.Repeat(" ", MaxHeartbeatBytes+1): fmt.Sprintf("%d bytes, at most %d", MaxHeartbeatBytes+1, MaxHeartbeatBytes),
-	} {
-		if _, err := ParseHeartbeat([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.60q: %v, want an error with %q", body, err, want)
-		}
-	}
-}
-
-func FuzzParseHeartbeat(f *testing.F) {
+func FuzzHeartbeat(f *testing.F) {
 	for _, s := range []string{"", "null", "[]", "{}", `{"clientID":"c"}`, `{"clientID":"c","consumerDataSet":[{"groupName":"G","consumeType":1,"subscriptionDataSet":[{"topic":"T","subVersion":"9"}]}]}`, `{"clientID":"c","consumerDataSet":[{"groupName":"G","messageModel":null}]}x`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		hb, err := ParseHeartbeat(b)
+		data, err := remoting.DecodeHeartbeat(b)
 		if err != nil {
 			return
 		}
 		r := New()
-		r.Beat(t0, Peer{Conn: 1}, hb)
-		if got, _ := r.Beat(t0, Peer{Conn: 1}, hb); !hb.WithoutSub && len(dup(hb)) == 0 && got != nil {
+		r.Beat(t0, Peer{Conn: 1}, data)
+		if got, _ := r.Beat(t0, Peer{Conn: 1}, data); len(dup(data)) == 0 && got != nil {
 			t.Fatalf("the same heartbeat twice asks for a rebalance of %q", got)
 		}
 		r.Drop(1)
@@ -199,13 +175,13 @@ func FuzzParseHeartbeat(f *testing.F) {
 }
 
 // dup lists groups that a heartbeat names twice: their entries replace each other.
-func dup(hb Heartbeat) (out []string) {
+func dup(data *hb) (out []string) {
 	seen := map[string]bool{}
-	for _, c := range hb.Consumers {
-		if seen[c.Group] {
-			out = append(out, c.Group)
+	for _, c := range data.ConsumerDataSet {
+		if seen[c.GroupName] {
+			out = append(out, c.GroupName)
 		}
-		seen[c.Group] = true
+		seen[c.GroupName] = true
 	}
 	return out
 }

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fusionmq/fusionmq/metaq/remoting"
 	"github.com/fusionmq/fusionmq/metaq/tagfilter"
 )
 
@@ -39,7 +40,7 @@ type Member struct {
 
 // Sub is the subscription of a group to a topic with its compiled filter.
 type Sub struct {
-	Subscription
+	remoting.SubscriptionData
 	Filter *tagfilter.Filter // nil when the expression does not compile or is not a TAG expression
 	Err    error             // why a TAG expression does not compile
 }
@@ -47,19 +48,22 @@ type Sub struct {
 // Group is what a consumer group is at one moment. It is immutable.
 type Group struct {
 	Name  string
-	Type  string
-	Model string
-	From  string
+	Type  remoting.ConsumeType
+	Model remoting.MessageModel
+	From  remoting.ConsumeFromWhere
 	Subs  map[string]*Sub // by topic
 }
 
 // Sub returns the subscription to a topic, nil when there is none.
 func (g *Group) Sub(topic string) *Sub { return g.Subs[topic] }
 
+// Topics are the subscribed topics in order.
+func (g *Group) Topics() []string { return slices.Sorted(maps.Keys(g.Subs)) }
+
 type consumerGroup struct {
 	now         atomic.Pointer[Group]
 	members     map[ConnID]*Member
-	fingerprint int32
+	fingerprint int64
 }
 
 // connection is what one connection is a member of.
@@ -89,7 +93,7 @@ func New() *Registry {
 // Beat registers what a heartbeat says at time now. rebalance are the clustering groups that gained a member or changed
 // the set of their topics. resend is true when the heartbeat left its subscriptions out and the table does not know them
 // in that form: the client has to send them in full.
-func (r *Registry) Beat(now time.Time, p Peer, hb Heartbeat) (rebalance []string, resend bool) {
+func (r *Registry) Beat(now time.Time, p Peer, hb *remoting.HeartbeatData) (rebalance []string, resend bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.mu.conns[p.Conn]
@@ -97,7 +101,8 @@ func (r *Registry) Beat(now time.Time, p Peer, hb Heartbeat) (rebalance []string
 		c = &connection{consumers: map[string]struct{}{}, producers: map[string]struct{}{}}
 		r.mu.conns[p.Conn] = c
 	}
-	for _, name := range hb.Producers {
+	for _, producer := range hb.ProducerDataSet {
+		name := producer.GroupName
 		g := r.mu.producers[name]
 		if g == nil {
 			g = map[ConnID]*Member{}
@@ -106,39 +111,41 @@ func (r *Registry) Beat(now time.Time, p Peer, hb Heartbeat) (rebalance []string
 		g[p.Conn] = &Member{Peer: p, ClientID: hb.ClientID, Seen: now}
 		c.producers[name] = struct{}{}
 	}
-	for i := range hb.Consumers {
-		in := &hb.Consumers[i]
-		g := r.mu.consumers[in.Group]
+	fingerprint := int64(hb.HeartbeatFingerprint)
+	for i := range hb.ConsumerDataSet {
+		in := &hb.ConsumerDataSet[i]
+		name := in.GroupName
+		g := r.mu.consumers[name]
 		if g == nil {
-			g = &consumerGroup{members: map[ConnID]*Member{}, fingerprint: hb.Fingerprint}
-			g.now.Store(&Group{Name: in.Group, Subs: map[string]*Sub{}})
-			r.mu.consumers[in.Group] = g
+			g = &consumerGroup{members: map[ConnID]*Member{}, fingerprint: fingerprint}
+			g.now.Store(&Group{Name: name, Subs: map[string]*Sub{}})
+			r.mu.consumers[name] = g
 			resend = resend || hb.WithoutSub
-		} else if hb.Fingerprint != 0 && g.fingerprint != hb.Fingerprint {
+		} else if fingerprint != 0 && g.fingerprint != fingerprint {
 			resend = resend || hb.WithoutSub
-			g.fingerprint = hb.Fingerprint
+			g.fingerprint = fingerprint
 		}
 		old := g.members[p.Conn]
 		joined := old == nil || old.ClientID != hb.ClientID
 		g.members[p.Conn] = &Member{Peer: p, ClientID: hb.ClientID, Seen: now}
-		c.consumers[in.Group] = struct{}{}
+		c.consumers[name] = struct{}{}
 		next, topics := merge(g.now.Load(), in, hb.WithoutSub)
 		g.now.Store(next)
-		if (joined || topics) && next.Model != Broadcasting {
-			rebalance = append(rebalance, in.Group)
+		if (joined || topics) && next.Model != remoting.Broadcasting {
+			rebalance = append(rebalance, name)
 		}
 	}
 	return rebalance, resend
 }
 
 // merge gives the group after a heartbeat, the same pointer when nothing changed, and whether its set of topics changed.
-func merge(was *Group, in *Consumer, keepSubs bool) (next *Group, topics bool) {
-	changed := was.Type != in.Type || was.Model != in.Model || was.From != in.From
+func merge(was *Group, in *remoting.ConsumerData, keepSubs bool) (next *Group, topics bool) {
+	changed := was.Type != in.ConsumeType || was.Model != in.MessageModel || was.From != in.ConsumeFromWhere
 	subs := was.Subs
 	if !keepSubs {
-		subs = make(map[string]*Sub, len(in.Subs))
-		for _, s := range in.Subs {
-			if old := was.Subs[s.Topic]; old != nil && old.Version >= s.Version {
+		subs = make(map[string]*Sub, len(in.SubscriptionDataSet))
+		for _, s := range in.SubscriptionDataSet {
+			if old := was.Subs[s.Topic]; old != nil && old.SubVersion >= s.SubVersion {
 				subs[s.Topic] = old
 				continue
 			}
@@ -155,16 +162,21 @@ func merge(was *Group, in *Consumer, keepSubs bool) (next *Group, topics bool) {
 	if !changed {
 		return was, false
 	}
-	return &Group{Name: was.Name, Type: in.Type, Model: in.Model, From: in.From, Subs: subs}, topics
+	return &Group{Name: was.Name, Type: in.ConsumeType, Model: in.MessageModel, From: in.ConsumeFromWhere, Subs: subs}, topics
 }
 
-func compile(s Subscription) *Sub {
-	out := &Sub{Subscription: s}
+// compile makes the filter of a subscription. A type that is missing means TAG; class filters are obsolete and pass
+// everything, as in RocketMQ.
+func compile(s remoting.SubscriptionData) *Sub {
+	if s.ExpressionType == "" {
+		s.ExpressionType = "TAG"
+	}
+	out := &Sub{SubscriptionData: s}
 	switch {
-	case s.Class:
+	case s.ClassFilterMode:
 		out.Filter = tagfilter.All()
-	case s.Type == "TAG":
-		out.Filter, out.Err = tagfilter.Subscription(s.Expr, s.Tags)
+	case s.ExpressionType == "TAG":
+		out.Filter, out.Err = tagfilter.Subscription(s.SubString, s.TagsSet)
 	}
 	return out
 }
@@ -253,7 +265,7 @@ func (r *Registry) leaveConsumerLocked(c *connection, conn ConnID, name string) 
 		delete(r.mu.consumers, name)
 		return false
 	}
-	return g.now.Load().Model != Broadcasting
+	return g.now.Load().Model != remoting.Broadcasting
 }
 
 func (r *Registry) forgetLocked(conn ConnID, c *connection) bool {

@@ -9,8 +9,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
+
+	"github.com/fusionmq/fusionmq/store/record"
 )
 
 // Everything is the expression that wants every message, as the empty text does.
@@ -103,22 +103,5 @@ func (f *Filter) WantsAll() bool { return f.all }
 func (f *Filter) Codes() []int64 { return f.codes }
 
 // Code is the tags code of a tag: Java's String.hashCode over UTF-16 units, extended to 64 bits with its sign, and 0 for
-// no tag. Bytes that are no UTF-8 count as U+FFFD, which is what Java makes of them.
-func Code(tag string) int64 {
-	var h int32
-	for i := 0; i < len(tag); {
-		if c := tag[i]; c < utf8.RuneSelf {
-			h = 31*h + int32(c)
-			i++
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(tag[i:])
-		i += n
-		if r1, r2 := utf16.EncodeRune(r); r1 != utf8.RuneError {
-			h = 31*(31*h+r1) + r2
-		} else {
-			h = 31*h + r
-		}
-	}
-	return int64(h)
-}
+// no tag.
+func Code(tag string) int64 { return int64(record.HashCode(tag)) }
