@@ -19,13 +19,11 @@ var errorSchema = schema{name: "ErrorMesssage", fields: []fieldSpec{1: {"errorMe
 // AppendErrorText appends an ErrorMesssage header (the protocol's own spelling) with text, made valid UTF-8 and cut to MaxErrorText bytes.
 func AppendErrorText(dst []byte, text string) []byte {
 	if len(text) > MaxErrorText {
-		text = text[:MaxErrorText]
-		for len(text) > 0 && !utf8.ValidString(text[len(text)-min(len(text), utf8.UTFMax):]) {
-			text = text[:len(text)-1]
-			if r, _ := utf8.DecodeLastRuneInString(text); r != utf8.RuneError {
-				break
-			}
+		cut := MaxErrorText
+		for cut > MaxErrorText-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
+			cut--
 		}
+		text = text[:cut]
 	}
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "?")

@@ -17,28 +17,49 @@ type protoField struct {
 // nextField takes the first field off b. Groups are refused; fixed32 and fixed64 are skipped over by callers as
 // unknown or wrong types, since no message here has one. The reason is empty when all is well.
 func nextField(b []byte) (f protoField, rest []byte, reason string) {
-	num, typ, n := protowire.ConsumeTag(b)
+	tag, n := uvarint(b)
 	if n < 0 {
 		return f, nil, "broken tag: " + protowire.ParseError(n).Error()
 	}
+	f.num, f.typ = protowire.DecodeTag(tag)
+	if f.num < protowire.MinValidNumber {
+		return f, nil, fmt.Sprintf("broken tag: field number %d", f.num)
+	}
 	b = b[n:]
-	f.num, f.typ = num, typ
-	switch typ {
+	switch f.typ {
 	case protowire.VarintType:
-		f.n, n = protowire.ConsumeVarint(b)
+		f.n, n = uvarint(b)
 	case protowire.BytesType:
-		f.b, n = protowire.ConsumeBytes(b)
+		var size uint64
+		if size, n = uvarint(b); n >= 0 {
+			if size > uint64(len(b)-n) {
+				return f, nil, fmt.Sprintf("field %d: %d bytes are announced, %d are left", f.num, size, len(b)-n)
+			}
+			end := n + int(size)
+			f.b = b[n:end:end]
+			n = end
+		}
 	case protowire.Fixed32Type:
 		_, n = protowire.ConsumeFixed32(b)
 	case protowire.Fixed64Type:
 		_, n = protowire.ConsumeFixed64(b)
+	case protowire.StartGroupType, protowire.EndGroupType:
+		return f, nil, fmt.Sprintf("field %d: groups are not supported", f.num)
 	default:
-		return f, nil, fmt.Sprintf("field %d: groups are not supported", num)
+		return f, nil, fmt.Sprintf("field %d: wire type %d does not exist", f.num, f.typ)
 	}
 	if n < 0 {
-		return f, nil, fmt.Sprintf("field %d: %v", num, protowire.ParseError(n))
+		return f, nil, fmt.Sprintf("field %d: %v", f.num, protowire.ParseError(n))
 	}
 	return f, b[n:], ""
+}
+
+// uvarint is protowire.ConsumeVarint with the common case of one byte inlined: most tags and lengths are that short.
+func uvarint(b []byte) (uint64, int) {
+	if len(b) > 0 && b[0] < 0x80 {
+		return uint64(b[0]), 1
+	}
+	return protowire.ConsumeVarint(b)
 }
 
 // schema describes a message: name is the protocol's, fields has an entry per field number, required is the bit set of
