@@ -1,0 +1,148 @@
+package broker
+
+// Topics and groups: UPDATE_AND_CREATE_TOPIC (17), GET_ALL_TOPIC_CONFIG (21), GET_TOPIC_CONFIG (351),
+// UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201), GET_SUBSCRIPTIONGROUP_CONFIG (352).
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/fusionmq/fusionmq/metaq/remoting"
+	"github.com/fusionmq/fusionmq/store/meta"
+)
+
+func updateTopic(c *call) error {
+	r := c.req
+	name := r.Get("topic")
+	if err := c.b.checkAdminTopic(name); err != nil {
+		return err
+	}
+	t := meta.DefaultTopic(strings.Clone(name))
+	c.b.creating.Lock()
+	defer c.b.creating.Unlock()
+	old := c.b.store.Topics().Get(name)
+	if old != nil {
+		t = *old
+	}
+	for _, f := range []struct {
+		field string
+		to    *int32
+	}{{"readQueueNums", &t.ReadQueues}, {"writeQueueNums", &t.WriteQueues}, {"perm", &t.Perm}} {
+		n, err := r.Int32(f.field)
+		if err != nil {
+			return err
+		}
+		*f.to = n
+	}
+	var err error
+	if t.SysFlag, err = r.OptInt32("topicSysFlag", 0); err != nil {
+		return err
+	}
+	if s := r.Get("topicFilterType"); s != "" {
+		t.FilterType = strings.Clone(s)
+	}
+	t.Order = r.Bool("order", false)
+	if t.Attributes, err = changeAttributes(t.Attributes, r.Get("attributes")); err != nil {
+		return err
+	}
+	if t.Attributes["message.type"] == "MIXED" || t.Attributes["+message.type"] == "MIXED" {
+		return refuse(remoting.RespInvalidParameter, "attribute message.type is MIXED: this broker does not enable mixed message types")
+	}
+	if old == nil {
+		_, err = c.b.putNewTopicLocked(t)
+	} else {
+		err = c.b.store.Topics().Put(t)
+	}
+	if err != nil {
+		return err
+	}
+	return c.ok()
+}
+
+// changeAttributes applies "+key=value,-key" to attributes.
+func changeAttributes(was map[string]string, text string) (map[string]string, error) {
+	if text == "" {
+		return was, nil
+	}
+	m := maps.Clone(was)
+	if m == nil {
+		m = map[string]string{}
+	}
+	for part := range strings.SplitSeq(strings.Clone(text), ",") {
+		key, value, set := strings.Cut(part, "=")
+		switch {
+		case set && strings.HasPrefix(key, "+") && len(key) > 1:
+			m[key[1:]] = value
+		case !set && strings.HasPrefix(key, "-") && len(key) > 1:
+			delete(m, key[1:])
+		default:
+			return nil, refuse(remoting.RespInvalidParameter, "attributes: %q is neither +key=value nor -key", clip(part))
+		}
+	}
+	return m, nil
+}
+
+func topicConfig(c *call) error {
+	name := c.req.Get("topic")
+	t := c.b.store.Topics().Get(name)
+	if t == nil {
+		return refuse(remoting.RespTopicNotExist, "No topic in this broker. topic: %s", clip(name))
+	}
+	return c.json(t)
+}
+
+func allTopics(c *call) error {
+	all, version := c.b.store.Topics().All()
+	table := make(map[string]*meta.Topic, len(all))
+	for _, t := range all {
+		table[t.Name] = t
+	}
+	return c.json(struct {
+		Version        meta.DataVersion       `json:"dataVersion"`
+		MappingVersion meta.DataVersion       `json:"mappingDataVersion"`
+		Topics         map[string]*meta.Topic `json:"topicConfigTable"`
+		Mappings       map[string]struct{}    `json:"topicQueueMappingDetailMap"`
+	}{version, meta.DataVersion{}, table, map[string]struct{}{}})
+}
+
+func updateGroup(c *call) error {
+	g := meta.DefaultGroup("")
+	if err := remoting.DecodeBody("a SubscriptionGroupConfig", c.req.Body, &g); err != nil {
+		return err
+	}
+	groups := c.b.store.Groups()
+	c.b.creating.Lock()
+	defer c.b.creating.Unlock()
+	if n := groups.Len(); n >= c.b.cfg.MaxGroups && groups.Get(g.Name) == nil {
+		return refuse(remoting.RespSystemError, "subscription group [%s] not created: the broker has its limit of %d groups", clip(g.Name), n)
+	}
+	if err := groups.Put(g); err != nil {
+		return err
+	}
+	return c.ok()
+}
+
+func allGroups(c *call) error {
+	all, version := c.b.store.Groups().All()
+	table := make(map[string]*meta.Group, len(all))
+	for _, g := range all {
+		table[g.Name] = g
+	}
+	return c.json(struct {
+		Version   meta.DataVersion       `json:"dataVersion"`
+		Forbidden map[string]struct{}    `json:"forbiddenTable"`
+		Groups    map[string]*meta.Group `json:"subscriptionGroupTable"`
+	}{version, map[string]struct{}{}, table})
+}
+
+func groupConfig(c *call) error {
+	name, err := c.req.Require("group")
+	if err != nil {
+		return err
+	}
+	g, err := c.b.group(name)
+	if err != nil {
+		return err
+	}
+	return c.json(g)
+}

@@ -1,0 +1,314 @@
+package broker
+
+// PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361).
+//
+// Checks and the table from queue state to code are RocketMQ's (spec/remoting.md 3.4). A pull is answered from the queue
+// index and the mapped log: bodies are not copied, and a filter is decided on the entry alone.
+
+import (
+	"sync"
+	"time"
+
+	"github.com/fusionmq/fusionmq/metaq/remoting"
+	"github.com/fusionmq/fusionmq/metaq/server"
+	"github.com/fusionmq/fusionmq/metaq/tagfilter"
+	"github.com/fusionmq/fusionmq/store/meta"
+	"github.com/fusionmq/fusionmq/store/queue"
+)
+
+// pullStatus is what a look at the queue found. Its text is the remark that RocketMQ sends.
+type pullStatus uint8
+
+const (
+	found pullStatus = iota
+	noMatchedMessage
+	noMatchedQueue
+	noMessageInQueue
+	offsetOverflowOne
+	offsetOverflowBadly
+	offsetTooSmall
+)
+
+var pullStatuses = [...]struct {
+	name string
+	code int32
+}{
+	found:               {"FOUND", remoting.RespSuccess},
+	noMatchedMessage:    {"NO_MATCHED_MESSAGE", remoting.RespPullRetryImmediately},
+	noMatchedQueue:      {"NO_MATCHED_LOGIC_QUEUE", remoting.RespPullNotFound},
+	noMessageInQueue:    {"NO_MESSAGE_IN_QUEUE", remoting.RespPullNotFound},
+	offsetOverflowOne:   {"OFFSET_OVERFLOW_ONE", remoting.RespPullNotFound},
+	offsetOverflowBadly: {"OFFSET_OVERFLOW_BADLY", remoting.RespPullOffsetMoved},
+	offsetTooSmall:      {"OFFSET_TOO_SMALL", remoting.RespPullOffsetMoved},
+}
+
+// pull is a checked pull request. It does not alias the frame, so it can be held.
+type pull struct {
+	to     remoting.ReplyTo
+	topic  *meta.Topic
+	group  *meta.Group
+	queue  int32
+	offset int64
+	max    int
+	filter *tagfilter.Filter
+}
+
+// pullResult is what a pull is answered with.
+type pullResult struct {
+	status         pullStatus
+	code           int32
+	next, min, max int64
+	batch          *batch // not nil with found; to be released
+}
+
+// batch is the messages of one answer. Its memory is used again once release has run.
+type batch struct {
+	parts    [][]byte
+	releases []func()
+	bytes    int
+	release  func() // b.done, made once
+}
+
+var batches sync.Pool // of *batch
+
+func newBatch() *batch {
+	if b, ok := batches.Get().(*batch); ok {
+		return b
+	}
+	b := new(batch)
+	b.release = b.done
+	return b
+}
+
+func (b *batch) done() {
+	for i, r := range b.releases {
+		r()
+		b.releases[i] = nil
+	}
+	clear(b.parts)
+	b.parts, b.releases, b.bytes = b.parts[:0], b.releases[:0], 0
+	batches.Put(b)
+}
+
+// pull answers a pull, or holds it.
+func (w *work) pull(r *server.Request) {
+	h := &w.pullHeader
+	p, err := w.b.checkPull(h, &r.Header)
+	if err != nil {
+		w.refusePull(r, err)
+		return
+	}
+	if h.SysFlag&remoting.PullCommitOffset != 0 {
+		w.b.store.Offsets().Commit(p.group.Name, p.topic.Name, p.queue, h.CommitOffset)
+	}
+	res, err := w.b.look(&p, p.offset, w.entries[:])
+	if err != nil {
+		w.refusePull(r, err)
+		return
+	}
+	if res.code == remoting.RespPullNotFound && h.SysFlag&remoting.PullSuspend != 0 && h.SuspendTimeoutMillis > 0 {
+		hold := w.b.cfg.MaxHold
+		if h.SuspendTimeoutMillis < hold.Milliseconds() {
+			hold = time.Duration(h.SuspendTimeoutMillis) * time.Millisecond
+		}
+		p.to = r.ReplyTo()
+		if w.b.holds.add(w.peer, p, hold) {
+			w.burst.Hold(r)
+			w.b.stats.miss()
+			return
+		}
+		w.refusePull(r, refuse(remoting.RespSystemBusy, "the broker holds its limit of %d pulls; pull again later", w.b.cfg.MaxHeld))
+		return
+	}
+	e := w.burst.Reply(r, res.code, pullStatuses[res.status].name)
+	w.b.pullFields(e, &p, &res)
+	if res.batch == nil {
+		w.burst.End(nil)
+		w.b.stats.miss()
+		return
+	}
+	w.b.stats.got(len(res.batch.parts), res.batch.bytes)
+	w.burst.EndParts(res.batch.parts, res.batch.release)
+}
+
+func (b *Broker) pullFields(e *remoting.Encoder, p *pull, res *pullResult) {
+	r := remoting.PullResult{NextBeginOffset: res.next, MinOffset: res.min, MaxOffset: res.max}
+	r.Write(e)
+	e.Int("topicSysFlag", int64(p.topic.SysFlag))
+	e.Int("groupSysFlag", int64(p.group.SysFlag))
+}
+
+// forbidden is a refusal with the field that says what forbids.
+type forbidden struct {
+	refusal
+	kind int64 // 1 broker, 2 group, 3 topic, 4 broadcast, 5 topic for this group
+}
+
+func (f *forbidden) Unwrap() error { return &f.refusal }
+
+func forbid(kind int64, err error) error {
+	code, remark := codeOf(err)
+	return &forbidden{refusal{code, remark}, kind}
+}
+
+func (w *work) refusePull(r *server.Request, err error) {
+	code, remark := codeOf(err)
+	e := w.burst.Reply(r, code, remark)
+	if f, ok := err.(*forbidden); ok {
+		e.Int("forbiddenType", f.kind)
+	}
+	w.burst.End(nil)
+}
+
+// checkPull reads a pull request and checks it in RocketMQ's order.
+func (b *Broker) checkPull(h *remoting.PullHeader, raw *remoting.Header) (p pull, err error) {
+	if err := h.Read(raw); err != nil {
+		return p, err
+	}
+	if p.group, err = b.group(h.ConsumerGroup); err != nil {
+		return p, err
+	}
+	if !p.group.ConsumeEnable {
+		return p, forbid(2, refuse(remoting.RespNoPermission, "subscription group no permission, %s", p.group.Name))
+	}
+	if p.topic = b.store.Topics().Get(h.Topic); p.topic == nil {
+		return p, noTopic(h.Topic)
+	}
+	if p.topic.Perm&meta.PermRead == 0 {
+		return p, forbid(3, refuse(remoting.RespNoPermission, "the topic[%s] pulling message is forbidden", p.topic.Name))
+	}
+	if h.QueueID < 0 || h.QueueID >= p.topic.ReadQueues {
+		return p, refuse(remoting.RespInvalidParameter, "queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d]", h.QueueID, p.topic.Name, p.topic.ReadQueues)
+	}
+	p.queue, p.offset, p.max = h.QueueID, h.QueueOffset, max(1, min(int(h.MaxMsgNums), b.cfg.MaxPullMessages))
+	if h.SysFlag&remoting.PullSubscription != 0 {
+		p.filter, err = filterOf(h.ExpressionType, h.Subscription)
+	} else {
+		p.filter, err = b.subscription(p.group, p.topic.Name, h.SubVersion)
+	}
+	return p, err
+}
+
+// filterOf compiles the expression of a request.
+func filterOf(kind, expr string) (*tagfilter.Filter, error) {
+	if kind != "" && kind != "TAG" {
+		return nil, noFilter(kind)
+	}
+	if expr == "" || expr == tagfilter.Everything {
+		return tagfilter.All(), nil
+	}
+	f, err := tagfilter.Parse(expr)
+	if err != nil {
+		return nil, refuse(remoting.RespSubscriptionParseFailed, "parse the consumer's subscription failed: %q: %s", clip(expr), err)
+	}
+	return f, nil
+}
+
+// noFilter is the answer to an expression that is not of tags. The text is what clients look for.
+func noFilter(kind string) error {
+	return refuse(remoting.RespSystemError, "The broker does not support consumer to filter message by %s", clip(kind))
+}
+
+// subscription finds the filter that a heartbeat of the group has registered.
+func (b *Broker) subscription(group *meta.Group, topic string, version int64) (*tagfilter.Filter, error) {
+	g := b.members.Group(group.Name)
+	if g == nil {
+		return nil, refuse(remoting.RespSubscriptionNotExist, "the consumer's group info not exist%s", faq)
+	}
+	if g.Model == remoting.Broadcasting && !group.ConsumeBroadcastEnable {
+		return nil, forbid(4, refuse(remoting.RespNoPermission, "the consumer group[%s] can not consume by broadcast way", group.Name))
+	}
+	s := g.Sub(topic)
+	switch {
+	case s == nil:
+		return nil, refuse(remoting.RespSubscriptionNotExist, "the consumer's subscription not exist%s", faq)
+	case int64(s.SubVersion) < version:
+		return nil, refuse(remoting.RespSubscriptionNotLatest, "the consumer's subscription not latest: the broker has version %d, the pull says %d", s.SubVersion, version)
+	case s.Err != nil:
+		return nil, refuse(remoting.RespSubscriptionParseFailed, "parse the consumer's subscription failed: %q: %s", clip(s.SubString), s.Err)
+	case s.Filter == nil:
+		return nil, noFilter(s.ExpressionType)
+	}
+	return s.Filter, nil
+}
+
+// look reads the queue of p from offset on. With found, the caller owes the batch its release.
+func (b *Broker) look(p *pull, offset int64, entries []queue.Entry) (res pullResult, err error) {
+	q := b.store.Queue(p.topic.Name, p.queue, false)
+	if q == nil {
+		res.status = noMatchedQueue
+	} else {
+		res.min, res.max = q.Range()
+		switch {
+		case res.max == 0:
+			res.status = noMessageInQueue
+		case offset < res.min:
+			res.status, res.next = offsetTooSmall, res.min
+		case offset == res.max:
+			res.status, res.next = offsetOverflowOne, offset
+		case offset > res.max:
+			res.status, res.next = offsetOverflowBadly, res.max
+		default:
+			if err := b.take(&res, q, p, offset, entries); err != nil {
+				return res, err
+			}
+		}
+	}
+	res.code = pullStatuses[res.status].code
+	if res.status <= noMessageInQueue && res.status >= noMatchedQueue && offset != 0 {
+		res.code = remoting.RespPullOffsetMoved
+	}
+	return res, nil
+}
+
+// take fills res with the messages from offset on that the filter passes, up to the limits of one answer.
+func (b *Broker) take(res *pullResult, q *queue.Queue, p *pull, offset int64, entries []queue.Entry) error {
+	var got *batch
+	scanned := 0
+	limit := max(b.cfg.MaxScanEntries, p.max)
+scan:
+	for scanned < limit {
+		n, err := q.Read(offset, entries[:min(len(entries), limit-scanned)])
+		if err != nil {
+			if got == nil {
+				return err
+			}
+			break
+		}
+		if n == 0 {
+			break
+		}
+		for i := range entries[:n] {
+			e := &entries[i]
+			scanned++
+			if !p.filter.Match(e.TagsCode) {
+				offset++
+				continue
+			}
+			if got != nil && got.bytes+int(e.Size) > b.cfg.MaxPullBytes {
+				break scan
+			}
+			rec, release, err := b.store.Record(*e)
+			if err != nil { // the log behind the entry was deleted meanwhile: stepped over, as RocketMQ does
+				offset++
+				continue
+			}
+			if got == nil {
+				got = newBatch()
+			}
+			got.parts = append(got.parts, rec)
+			got.releases = append(got.releases, release)
+			got.bytes += len(rec)
+			offset++
+			if len(got.parts) == p.max {
+				break scan
+			}
+		}
+	}
+	res.status, res.next, res.batch = found, offset, got
+	if got == nil {
+		res.status = noMatchedMessage
+	}
+	res.max = max(res.max, offset)
+	return nil
+}
