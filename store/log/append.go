@@ -328,6 +328,7 @@ func (l *Log) leadLocked(own *Batch) {
 			if l.o.Written != nil {
 				l.o.Written(g.parts, g.end)
 			}
+			l.told.Store(g.end)
 		}
 
 		l.mu.Lock()

@@ -58,7 +58,7 @@ func (l *Log) flushOnce() bool {
 	}
 	broken := l.mu.broken
 	l.mu.Unlock()
-	end := l.written.Load()
+	end := l.told.Load() // not written: Synced may count on Written
 	if broken || end == l.synced.Load() {
 		return false
 	}

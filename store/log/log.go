@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -46,7 +47,8 @@ type Log struct {
 	o Options
 
 	written atomic.Int64 // first position that is not yet in the page cache; stored only by the writer. Readers stay below it
-	synced  atomic.Int64 // first position that is not yet durable; stored only by the flush loop. synced <= written
+	told    atomic.Int64 // first position that Options.Written has not been told of; stored only by the writer. told <= written
+	synced  atomic.Int64 // first position that is not yet durable; stored only by the flush loop. synced <= told
 	min     atomic.Int64
 	segs    atomic.Pointer[[]*segment] // ascending without gaps; replaced, never changed. The last one takes the appends
 
@@ -92,8 +94,10 @@ func (l *Log) Stats() Stats {
 	return Stats{s.records.Load(), s.bytes.Load(), s.writes.Load(), s.syncs.Load(), s.failures.Load(), s.rolls.Load(), s.waits.Load()}
 }
 
-// Min is the first position of the log, Written the first one not in the page cache, Synced the first one not durable.
+// Min is the first position of the log, Written the first one not in the page cache, Told the first one that
+// Options.Written has not returned for, Synced the first one not durable.
 func (l *Log) Min() int64     { return l.min.Load() }
+func (l *Log) Told() int64    { return l.told.Load() }
 func (l *Log) Written() int64 { return l.written.Load() }
 func (l *Log) Synced() int64  { return l.synced.Load() }
 
@@ -147,38 +151,66 @@ func (l *Log) event(level int, name string, attrs ...any) {
 	}
 }
 
-// Close writes and syncs what is pending, stops the goroutines, removes a prepared segment that nothing is in, and
-// closes the files. Readers that still hold bytes keep them until they release them. Appends fail with ErrClosed from
-// its beginning on.
-func (l *Log) Close() error {
+// Sync returns when everything that Written was told of before the call is durable.
+func (l *Log) Sync() error {
 	l.mu.Lock()
-	if l.mu.closed {
-		l.mu.Unlock()
+	end := l.told.Load()
+	if l.mu.broken || l.mu.closed || l.synced.Load() >= end {
+		defer l.mu.Unlock()
+		if l.synced.Load() >= end {
+			return nil
+		}
+		if l.mu.failed != nil {
+			return l.mu.failed
+		}
+		return ErrClosed
+	}
+	b := &Batch{pending: 1, waiting: true, wake: make(chan struct{}, 1)}
+	l.mu.syncing = append(l.mu.syncing, syncPart{batch: b, end: end})
+	l.mu.Unlock()
+	signal(l.flush)
+	<-b.wake
+	if l.synced.Load() >= end {
 		return nil
 	}
+	return l.Failed()
+}
+
+// Stop refuses appends from now on, writes and syncs what is pending and ends the goroutines. Reads go on. It returns why
+// the log is not durable to its end, if it is not.
+func (l *Log) Stop() error {
+	l.mu.Lock()
+	stopped := l.mu.closed
 	l.mu.closed = true
 	l.room.Broadcast()
 	l.mu.Unlock()
-	close(l.stop)
+	if !stopped {
+		close(l.stop)
+	}
 	l.done.Wait() // the flush loop writes and syncs the rest before it ends
-
 	l.mu.Lock()
-	next, failed := l.mu.next, l.mu.failed
+	defer l.mu.Unlock()
+	return l.mu.failed
+}
+
+// Close stops the log, removes a prepared segment that nothing is in, and closes the files. Readers that still hold bytes
+// keep them until they release them.
+func (l *Log) Close() error {
+	err := l.Stop()
+	l.mu.Lock()
+	next := l.mu.next
 	l.mu.next = nil
 	l.mu.Unlock()
-	var err error
 	if next != nil {
 		next.unref()
-		if err = l.o.FS.Remove(segmentName(l.o.Dir, next.base)); err == nil {
-			err = l.o.FS.SyncDir(l.o.Dir)
+		e := l.o.FS.Remove(segmentName(l.o.Dir, next.base))
+		if e == nil {
+			e = l.o.FS.SyncDir(l.o.Dir)
 		}
+		err = errors.Join(err, e)
 	}
-	segs := *l.segs.Swap(&[]*segment{})
-	for _, s := range segs {
+	for _, s := range *l.segs.Swap(new([]*segment)) {
 		s.unref()
-	}
-	if failed != nil {
-		return failed
 	}
 	return err
 }

@@ -144,6 +144,7 @@ func (l *Log) Recover(from int64, trusted bool, visit func(v record.View) error)
 	if from < segs[0].base || from > l.Limit() {
 		return Recovery{}, fmt.Errorf("%w: recovery from %d, the segments are [%d, %d)", ErrRange, from, segs[0].base, l.Limit())
 	}
+	l.synced.Store(from)
 	r := Recovery{End: from}
 	last := 0
 	for last < len(segs)-1 && segs[last+1].base <= from {
@@ -179,6 +180,7 @@ func (l *Log) Recover(from int64, trusted bool, visit func(v record.View) error)
 		s.unref()
 	}
 	l.written.Store(r.End)
+	l.told.Store(r.End)
 	l.synced.Store(r.End)
 	l.mu.cur, l.mu.end = cur, r.End
 	return r, nil
@@ -272,4 +274,11 @@ func (l *Log) Start() {
 	l.done.Add(2)
 	go l.flushLoop()
 	go l.prepareLoop()
+}
+
+// LastTime is the newest store time given.
+func (l *Log) LastTime() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.lastTime
 }

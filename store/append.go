@@ -1,0 +1,140 @@
+package store
+
+import (
+	"strings"
+
+	"github.com/fusionmq/fusionmq/store/log"
+	"github.com/fusionmq/fusionmq/store/meta"
+	"github.com/fusionmq/fusionmq/store/queue"
+	"github.com/fusionmq/fusionmq/store/record"
+)
+
+// appendChunk bounds the bytes that one call encodes before it hands them to the log.
+const appendChunk = 1 << 20
+
+// Append stores ms in order and fills rs, one result a message. Messages that are accepted are contiguous in
+// the log unless a segment ends between them or they have more than 1 MiB together. It returns when each has the
+// durability of its topic and is visible to readers. One call costs one lock and, when no other caller is writing, one
+// write. Messages of topics that ask for memory are written before the answer, too.
+func (s *Store) Append(ms []Message, rs []Result) {
+	rs = rs[:len(ms)]
+	b := log.NewBatch()
+	done := 0
+	for i := range ms {
+		m := &ms[i]
+		rs[i] = Result{}
+		if err := s.encode(b, m); err != nil {
+			rs[i].Err = err
+			continue
+		}
+		rs[i].Size = b.Items[len(b.Items)-1].Size
+		if len(b.Buf) >= appendChunk {
+			s.appendBatch(b, rs[done:i+1])
+			done = i + 1
+			b.Reset()
+		}
+	}
+	s.appendBatch(b, rs[done:])
+	b.Free()
+}
+
+// encode checks m and adds its record to the batch.
+func (s *Store) encode(b *log.Batch, m *Message) error {
+	if n := len(m.Body); n < 1 || n > MaxBodyBytes {
+		return &FieldError{"length of body", int64(n), "1 to 4194304 bytes"}
+	}
+	if n := len(m.Properties); n > MaxPropertiesBytes {
+		return &FieldError{"length of properties", int64(n), "0 to 32767 bytes"}
+	}
+	if m.Queue < 0 || m.Queue > queue.MaxQueueID {
+		return &FieldError{"queue id", int64(m.Queue), "0 to 65535"}
+	}
+	t := s.topic(m.Topic)
+	if t == nil {
+		if strings.HasPrefix(m.Topic, SystemPrefix) {
+			return ErrSystemTopic
+		}
+		return ErrUnknownTopic
+	}
+	if len(t.name) >= len(SystemPrefix) && t.name[:len(SystemPrefix)] == SystemPrefix {
+		return ErrSystemTopic
+	}
+	s.add(b, t, m)
+	return nil
+}
+
+func (s *Store) add(b *log.Batch, t *topic, m *Message) {
+	f := record.Fields{
+		BodyCRC: record.CRC(m.Body), QueueID: m.Queue, Flag: m.Flag, SysFlag: m.SysFlag, BornTime: m.BornTime, BornHost: m.BornHost,
+		StoreHost: s.o.StoreHost, ReconsumeTimes: m.ReconsumeTimes, PreparedOffset: m.PreparedOffset,
+		Body: m.Body, Topic: t.name, Properties: m.Properties,
+	}
+	n := len(b.Buf)
+	b.Buf = record.Append(b.Buf, &f)
+	it := log.Item{Size: int32(len(b.Buf) - n), Sync: t.sync.Load()}
+	if tx := m.SysFlag & record.FlagTxMask; tx != record.FlagTxPrepared && tx != record.FlagTxRollback {
+		it.Seq = &s.lane(t, m.Queue).seq
+		it.Tags = record.TagsCode(m.Properties)
+	}
+	b.Items = append(b.Items, it)
+}
+
+// appendBatch appends what was encoded and fills the results that have no error yet.
+func (s *Store) appendBatch(b *log.Batch, rs []Result) {
+	if len(b.Items) == 0 {
+		return
+	}
+	s.log.Append(b)
+	k, stored := 0, 0
+	for i := range rs {
+		r := &rs[i]
+		if r.Err != nil {
+			continue
+		}
+		it := &b.Items[k]
+		k++
+		if it.Err != nil {
+			*r = Result{Err: it.Err}
+			continue
+		}
+		stored++
+		r.Address, r.QueueOffset, r.StoreTime, r.Durability = it.Position, it.QueueOffset, it.Time, meta.Async
+		if it.Sync {
+			r.Durability = meta.Sync
+		}
+	}
+	s.appends.Add(int64(stored))
+}
+
+// written gives records that are in the page cache to the views, in log order. The log calls it from one goroutine at a
+// time.
+func (s *Store) written(parts []log.Part, end int64) {
+	heads := s.dispatch.scratch[:0]
+	for i := range parts {
+		items := parts[i].Items()
+		for k := range items {
+			it := &items[k]
+			if it.Seq == nil {
+				continue // of no queue
+			}
+			l := it.Seq.Owner.(*lane)
+			e := queue.Entry{Address: it.Position, Position: it.Position, Size: it.Size, TagsCode: it.Tags, Time: it.Time}
+			if err := l.queue.Put(it.QueueOffset, e, !it.Sync); err != nil {
+				// The sequence was taken from the index and only the log advances it, so this is a bug, not a state to handle.
+				s.event(levelError, "queue index refused an entry", "topic", l.topic.name, "queue", l.queue.ID(), "err", err)
+			}
+			if l.topic.interested.Load() || l.topic == s.oq {
+				heads = append(heads, head{lane: l, entry: e, offset: it.QueueOffset, held: it.Sync})
+			}
+		}
+	}
+	s.dispatch.push(heads, end)
+	s.dispatch.scratch = heads
+	s.index.Wake()
+}
+
+// synced makes visible what waited for the disk.
+func (s *Store) synced(end int64) {
+	s.index.Synced(end)
+	s.dispatch.synced(end)
+}

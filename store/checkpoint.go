@@ -1,0 +1,105 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+
+	"github.com/fusionmq/fusionmq/store/vfs"
+)
+
+// checkpoint is a snapshot of what the log below a position has made of the push state. It only saves start-up time: the
+// log below position is known to be durable and valid, so an open verifies and replays from there.
+type checkpoint struct {
+	position int64
+	time     int64 // newest store time below position, milliseconds since 1970
+	clean    bool  // the log ended at position when the store was closed
+	state    []byte
+}
+
+// The file, little-endian (docs/store-format.md):
+//
+//	0 8 magic "FMQCKPT" 0x01   8 8 position   16 8 time   24 4 flags: 1 clean   28 4 length of state   32 .. state   .. 4 CRC-32C of all before
+const (
+	checkpointMagic = "FMQCKPT\x01"
+	checkpointHead  = 32
+	checkpointLimit = 1 << 30
+	checkpointClean = 1
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (c checkpoint) encode() []byte {
+	le := binary.LittleEndian
+	b := make([]byte, 0, checkpointHead+len(c.state)+4)
+	b = append(b, checkpointMagic...)
+	b = le.AppendUint64(b, uint64(c.position))
+	b = le.AppendUint64(b, uint64(c.time))
+	flags := uint32(0)
+	if c.clean {
+		flags |= checkpointClean
+	}
+	b = le.AppendUint32(b, flags)
+	b = le.AppendUint32(b, uint32(len(c.state)))
+	b = append(b, c.state...)
+	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+func decodeCheckpoint(b []byte) (checkpoint, error) {
+	le := binary.LittleEndian
+	if len(b) < checkpointHead+4 {
+		return checkpoint{}, fmt.Errorf("has %d bytes, at least %d are needed", len(b), checkpointHead+4)
+	}
+	if string(b[:8]) != checkpointMagic {
+		return checkpoint{}, fmt.Errorf("starts with %q, want %q", b[:8], checkpointMagic)
+	}
+	body := b[:len(b)-4]
+	if crc32.Checksum(body, castagnoli) != le.Uint32(b[len(body):]) {
+		return checkpoint{}, errors.New("has a wrong checksum")
+	}
+	c := checkpoint{
+		position: int64(le.Uint64(b[8:])), time: int64(le.Uint64(b[16:])),
+		clean: le.Uint32(b[24:])&checkpointClean != 0, state: body[checkpointHead:],
+	}
+	if n := le.Uint32(b[28:]); int64(n) != int64(len(c.state)) || c.position < 0 {
+		return checkpoint{}, fmt.Errorf("says %d bytes of state at position %d, has %d", n, c.position, len(c.state))
+	}
+	return c, nil
+}
+
+// loadCheckpoint returns the snapshot, ok false when there is none that can be used; that costs time, nothing else.
+func (s *Store) loadCheckpoint() (c checkpoint, ok bool, err error) {
+	name := s.path(ownDir, checkpointName)
+	b, err := vfs.ReadFile(s.o.FS, name, checkpointLimit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, false, nil
+	}
+	if err != nil {
+		return c, false, err
+	}
+	if c, err = decodeCheckpoint(b); err != nil {
+		s.event(levelWarn, "checkpoint cannot be used, the whole log is read", "file", name, "err", err)
+		return checkpoint{}, false, nil
+	}
+	return c, true, nil
+}
+
+// snapshot takes the state as of the dispatcher's position; the dispatcher calls it, or nobody while it rests.
+func (s *Store) snapshot(position int64, clean bool) checkpoint {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	return checkpoint{position: position, time: s.log.LastTime(), clean: clean, state: s.machine.Save(nil)}
+}
+
+// saveCheckpoint writes c once the log below it is durable.
+func (s *Store) saveCheckpoint(c checkpoint) {
+	err := s.log.Sync()
+	if err == nil {
+		err = vfs.WriteFile(s.o.FS, s.path(ownDir, checkpointName), c.encode(), "")
+	}
+	if err != nil && !s.closed.Load() {
+		s.event(levelWarn, "checkpoint could not be written, a start after a crash reads more of the log", "position", c.position, "err", err)
+	}
+}

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/fusionmq/fusionmq/store/log"
+	"github.com/fusionmq/fusionmq/store/vfs"
+)
+
+// formatVersion is what this program writes. It goes up when an older program would misread the directory.
+const formatVersion = 1
+
+// format is the content of commitlog/fusionmq: what was decided when the directory was made.
+type format struct {
+	version      int
+	segmentBytes int64
+}
+
+func (f format) encode() []byte {
+	return fmt.Appendf(nil, "format %d\nsegment-bytes %d\n", f.version, f.segmentBytes)
+}
+
+func decodeFormat(b []byte) (format, error) {
+	var f format
+	for line := range strings.Lines(string(b)) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		n, err := strconv.ParseInt(value, 10, 63)
+		if err != nil || n < 1 {
+			return f, fmt.Errorf("line %q: want a name and a number", line)
+		}
+		switch key {
+		case "format":
+			f.version = int(n)
+		case "segment-bytes":
+			f.segmentBytes = n
+		}
+		// Other keys are of a later version; whether they can be passed over, its number says.
+	}
+	if f.version == 0 {
+		return f, errors.New("has no line with the format")
+	}
+	if f.version <= formatVersion && f.segmentBytes == 0 {
+		return f, errors.New("has no line with segment-bytes")
+	}
+	return f, nil
+}
+
+// checkFormat compares the directory with this program and the options and sets Options.SegmentBytes to what holds. A
+// directory that is new or comes from RocketMQ has no mark yet; markFormat gives it one when it has proved usable.
+func (s *Store) checkFormat() (marked bool, err error) {
+	name := s.path(logDir, log.MarkerName)
+	b, err := vfs.ReadFile(s.o.FS, name, 1<<16)
+	if err == nil {
+		f, err := decodeFormat(b)
+		if err != nil {
+			return false, fmt.Errorf("%s %w", name, err)
+		}
+		if f.version > formatVersion {
+			return false, &FormatError{File: name, Have: f.version, Can: formatVersion}
+		}
+		return true, s.fixSegmentBytes(f.segmentBytes)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	have, err := log.SegmentBytes(s.o.FS, s.path(logDir))
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case have != 0:
+		s.event(levelInfo, "store directory of an Apache broker is taken over", "segment_bytes", have)
+		return false, s.fixSegmentBytes(have)
+	case s.o.SegmentBytes == 0:
+		s.o.SegmentBytes = defaultSegment
+	}
+	return false, nil
+}
+
+func (s *Store) markFormat() error {
+	return vfs.WriteFile(s.o.FS, s.path(logDir, log.MarkerName), format{formatVersion, s.o.SegmentBytes}.encode(), "")
+}
+
+func (s *Store) fixSegmentBytes(have int64) error {
+	if s.o.SegmentBytes != 0 && s.o.SegmentBytes != have {
+		return &ConfigError{Option: "SegmentBytes", Have: have, Want: s.o.SegmentBytes}
+	}
+	s.o.SegmentBytes = have
+	return nil
+}

@@ -1,0 +1,285 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/fusionmq/fusionmq/store/log"
+	"github.com/fusionmq/fusionmq/store/meta"
+	"github.com/fusionmq/fusionmq/store/queue"
+	"github.com/fusionmq/fusionmq/store/record"
+	"github.com/fusionmq/fusionmq/store/vfs"
+)
+
+// Open locks, recovers and opens a store directory. Nothing is changed when another process has it or when its format or its
+// segment size is not what this program and these options expect.
+//
+// Order matters: the lock comes before anything is read, the abort file is durable before anything is written, the log's end is
+// known and durable before the views are looked at, and the views are complete before the first append.
+func Open(o Options) (*Store, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{o: o, stop: make(chan struct{})}
+	s.topics.byName, s.topics.bound = map[string]*topic{}, map[string]bool{}
+	s.dispatch.init(s)
+	began := time.Now()
+	if err := s.open(); err != nil {
+		err = fmt.Errorf("open store %s: %w", o.Dir, err)
+		return nil, errors.Join(err, s.release())
+	}
+	s.event(levelInfo, "store opened", "log_bytes", s.log.Written()-s.log.Min(), "log_end", s.log.Written(), "took_ms", time.Since(began).Milliseconds())
+	return s, nil
+}
+
+func (s *Store) open() error {
+	if err := s.o.FS.MkdirAll(s.o.Dir); err != nil {
+		return err
+	}
+	var err error
+	if s.lock, err = s.o.FS.Lock(s.path(lockName), holder()); err != nil {
+		var held *vfs.HeldError
+		if errors.As(err, &held) {
+			return fmt.Errorf("%w: %w", ErrLocked, err)
+		}
+		return err
+	}
+	if err := s.o.FS.MkdirAll(s.path(logDir)); err != nil {
+		return err
+	}
+	marked, err := s.checkFormat()
+	if err != nil {
+		return err
+	}
+	_, err = s.o.FS.Stat(s.path(abortName))
+	clean := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !clean {
+		return err
+	}
+	s.log, err = log.Open(log.Options{
+		FS: s.o.FS, Dir: s.path(logDir), SegmentBytes: s.o.SegmentBytes, FlushInterval: s.o.FlushInterval,
+		Now:     func() int64 { return s.o.Now().UnixMilli() },
+		Written: s.written, Synced: s.synced, Event: s.event,
+	})
+	if err != nil {
+		return err
+	}
+	if !marked {
+		if err := s.markFormat(); err != nil {
+			return err
+		}
+	}
+	if err := vfs.WriteFile(s.o.FS, s.path(abortName), fmt.Appendf(nil, "%d", os.Getpid()), ""); err != nil {
+		return err
+	}
+	if err := s.o.FS.MkdirAll(s.path(ownDir)); err != nil {
+		return err
+	}
+	s.tables.topics, s.tables.groups, s.tables.offsets, err = meta.Open(meta.Config{
+		FS: s.o.FS, Dir: s.path(configDir), Now: s.o.Now,
+		Damaged: func(d meta.Damage) { s.event(levelError, "config file is damaged", "damage", fmt.Sprint(d)) },
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.recover(clean); err != nil {
+		return err
+	}
+	s.tables.topics.OnChange(func(c *meta.Topic) { s.setTopic(c) })
+	s.log.Start()
+	s.done.Add(1)
+	go s.housekeeping()
+	s.dispatch.done.Add(1)
+	go s.dispatch.run()
+	return nil
+}
+
+// holder is what a second start shows of the first.
+func holder() []byte {
+	name := "unknown command"
+	if len(os.Args) > 0 {
+		name = strings.Join(os.Args, " ")
+	}
+	if len(name) > 200 {
+		name = name[:200] + "..."
+	}
+	return fmt.Appendf(nil, "process %d (%s) since %s", os.Getpid(), name, time.Now().Format(time.RFC3339))
+}
+
+// recover finds the end of the log, opens the index, and replays what the snapshots do not cover.
+func (s *Store) recover(clean bool) error {
+	began := time.Now()
+	c, ok, err := s.loadCheckpoint()
+	if err != nil {
+		return err
+	}
+	machine, err := s.loadState(&c, ok)
+	if err != nil {
+		return err
+	}
+	if c.position < s.log.Min() || c.position > max(s.log.Limit(), s.log.Min()) {
+		s.event(levelWarn, "checkpoint does not fit the log, the whole log is read", "position", c.position, "log_begin", s.log.Min(), "log_limit", s.log.Limit())
+		c, ok = checkpoint{position: s.log.Min()}, false
+		if machine, err = s.loadState(&c, false); err != nil {
+			return err
+		}
+	}
+	r, err := s.log.Recover(c.position, clean && ok && c.clean, func(record.View) error { return nil })
+	if err != nil {
+		return err
+	}
+	s.log.SetTime(c.time)
+	if r.Cut {
+		s.event(levelWarn, "log cut behind its last valid record", "position", r.End, "reason", fmt.Sprint(r.Reason))
+	}
+	s.machine.tmpMachine = machine
+	spanBytes := s.o.CheckpointBytes / 2
+	s.index, err = queue.Open(queue.Config{
+		FS: s.o.FS, Dir: s.path(ownDir, indexDir), LogMin: s.log.Min(), LogEnd: r.End, SpanBytes: spanBytes,
+		Failed: func(err error) { s.event(levelError, "queue index file could not be used", "err", err) },
+	})
+	if err != nil {
+		return err
+	}
+	s.oq = s.ownTopic(OQTopic)
+	all, _ := s.tables.topics.All()
+	for _, t := range all {
+		s.setTopic(t)
+	}
+	for _, t := range s.machine.Topics() {
+		s.setInterested(t, true)
+	}
+	from := min(s.index.Resume(), c.position)
+	if err := s.replay(from, c.position, r.End); err != nil {
+		return err
+	}
+	s.index.Synced(r.End)
+	d := &s.dispatch
+	d.mu.end = r.End
+	d.pos.Store(r.End)
+	d.syncedPos.Store(r.End)
+	d.checkpoint = c.position
+	d.marked = false
+	for _, l := range s.tables.offsets.Lower(s.queueEnd) {
+		s.event(levelWarn, "committed offset was above the end of its queue and is lowered to it", "topic", l.Topic, "group", l.Group, "queue", l.Queue, "offset", l.Offset)
+	}
+	d.owed = nil
+	s.event(levelInfo, "log recovered", "clean", clean, "from", c.position, "replayed_from", from, "end", r.End, "verified_records", r.Records, "took_ms", time.Since(began).Milliseconds())
+	return nil
+}
+
+// ownTopic makes the entry of a topic that only the store writes.
+func (s *Store) ownTopic(name string) *topic {
+	s.topics.mu.Lock()
+	defer s.topics.mu.Unlock()
+	t := s.topicLocked(name)
+	t.exists.Store(true)
+	return t
+}
+
+func (s *Store) queueEnd(topic string, id int32) int64 {
+	q := s.index.Queue(topic, id, false)
+	if q == nil {
+		return 0
+	}
+	_, end := q.Range()
+	return end
+}
+
+// drainEvery is how much log a replay puts into the index before it waits for the files to be written.
+const drainEvery = 64 << 20
+
+// replay gives the index and, from stateFrom on, the state machine every record in [from, end).
+func (s *Store) replay(from, stateFrom, end int64) error {
+	resume, drained := s.index.Resume(), from
+	return s.log.Scan(from, end, func(v record.View) error {
+		pos := v.PhysicalOffset()
+		if tx := v.TxType(); pos >= resume && tx != record.FlagTxPrepared && tx != record.FlagTxRollback {
+			if err := s.replayEntry(v); err != nil {
+				return err
+			}
+		}
+		if pos >= stateFrom {
+			if err := s.dispatch.replay(v); err != nil {
+				return err
+			}
+		}
+		if pos-drained > drainEvery {
+			drained = pos
+			s.index.Synced(pos)
+			return s.index.Drain()
+		}
+		return nil
+	})
+}
+
+func (s *Store) replayEntry(v record.View) error {
+	pos := v.PhysicalOffset()
+	q := s.queueOf(v)
+	if q == nil {
+		if q = s.index.Queue(string(v.Topic()), v.QueueID(), true); q == nil {
+			s.event(levelError, "record has a queue id out of range and is in no queue", "position", pos, "queue", v.QueueID())
+			return nil
+		}
+	}
+	e := queue.Entry{Address: pos, Position: pos, Size: v.Size(), TagsCode: v.TagsCode(), Time: v.StoreTime()}
+	err := q.Put(v.QueueOffset(), e, true)
+	var gap *queue.GapError
+	if errors.As(err, &gap) {
+		s.event(levelError, "record skips offsets of its queue and is in no queue", "position", pos, "err", err)
+		return nil
+	}
+	return err
+}
+
+// shutdown brings everything to the disk and lets go of the directory. The abort file stays when that failed.
+func (s *Store) shutdown() error {
+	err := s.log.Stop()
+	close(s.dispatch.stop)
+	s.dispatch.done.Wait()
+	err = errors.Join(err, s.tables.offsets.Persist())
+	end := s.log.Told()
+	if err == nil {
+		s.index.Synced(end)
+		if err = s.index.Seal(end); err == nil {
+			err = vfs.WriteFile(s.o.FS, s.path(ownDir, checkpointName), s.snapshot(end, true).encode(), "")
+		}
+	}
+	clean := err == nil
+	err = errors.Join(err, s.closeFiles())
+	if clean && err == nil {
+		if err = s.o.FS.Remove(s.path(abortName)); err == nil {
+			err = s.o.FS.SyncDir(s.o.Dir)
+		}
+	}
+	return errors.Join(err, s.lock.Close())
+}
+
+func (s *Store) closeFiles() error {
+	var err error
+	if s.index != nil {
+		err = s.index.Close()
+	}
+	if s.log != nil {
+		err = errors.Join(err, s.log.Close())
+	}
+	return err
+}
+
+// release undoes a failed Open. The abort file stays, so the next one looks at everything.
+func (s *Store) release() error {
+	err := s.closeFiles()
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+	}
+	return err
+}
+
+// Flush returns when everything that was appended before the call is durable.
+func (s *Store) Flush(context.Context) error { return s.log.Sync() }

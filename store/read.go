@@ -1,0 +1,115 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/fusionmq/fusionmq/store/log"
+	"github.com/fusionmq/fusionmq/store/queue"
+	"github.com/fusionmq/fusionmq/store/record"
+)
+
+// TopicEntry is an entry with its place.
+type TopicEntry = queue.TopicEntry
+
+// Queue returns the handle of a queue, or nil when the topic does not exist or the queue never had a message and create
+// is false. Handles stay valid while the topic exists.
+func (s *Store) Queue(topic string, id int32, create bool) *queue.Queue {
+	return s.index.Queue(topic, id, create && s.topic(topic) != nil)
+}
+
+// Record returns the stored bytes of an entry. They are valid until release is called and must not be written to.
+func (s *Store) Record(e queue.Entry) (b []byte, release func(), err error) {
+	return s.log.Read(e.Position, int(e.Size))
+}
+
+// RecordAt returns the record whose address is at, ErrNotAddress when no visible message has that address. The bytes are
+// valid until release is called and must not be written to.
+func (s *Store) RecordAt(at int64) (b []byte, release func(), err error) {
+	_, b, release, err = s.EntryAt(at)
+	return b, release, err
+}
+
+// EntryAt is RecordAt with the entry.
+func (s *Store) EntryAt(at int64) (e TopicEntry, b []byte, release func(), err error) {
+	none := func(err error) (TopicEntry, []byte, func(), error) {
+		if errors.Is(err, log.ErrRange) {
+			err = ErrNotAddress
+		}
+		return TopicEntry{}, nil, nil, err
+	}
+	head, release, err := s.log.Read(at, 8)
+	if err != nil {
+		return none(err)
+	}
+	size, magic := int32(binary.BigEndian.Uint32(head)), binary.BigEndian.Uint32(head[4:])
+	release()
+	if magic != record.MagicV1 && magic != record.MagicV2 || size < record.MinSize {
+		return none(ErrNotAddress)
+	}
+	if b, release, err = s.log.Read(at, int(size)); err != nil {
+		return none(err)
+	}
+	v, err := record.Parse(b)
+	if err == nil {
+		// The bytes at a position between records can look like one: a body can hold anything. The index knows.
+		if q := s.queueOf(v); q != nil && v.PhysicalOffset() == at {
+			var es [1]queue.Entry
+			n, err := q.Read(v.QueueOffset(), es[:])
+			if err != nil {
+				release()
+				return none(err)
+			}
+			if n == 1 && es[0].Address == at {
+				return TopicEntry{Entry: es[0], Queue: v.QueueID(), QueueOffset: v.QueueOffset()}, b, release, nil
+			}
+		}
+	}
+	release()
+	return none(ErrNotAddress)
+}
+
+func (s *Store) queueOf(v record.View) *queue.Queue {
+	s.topics.mu.RLock()
+	t := s.topics.byName[string(v.Topic())]
+	s.topics.mu.RUnlock()
+	if t != nil {
+		return t.index.Queue(v.QueueID(), false)
+	}
+	return s.index.Queue(string(v.Topic()), v.QueueID(), false)
+}
+
+// ReadTopic fills dst with the visible messages of a topic over all its queues whose address is at least from, in
+// address order, and returns how many it set. 0 means none yet. A message that becomes visible later has a greater address than all
+// that were returned. Entries that cannot be read are reported as an event and end the result.
+func (s *Store) ReadTopic(topic string, from int64, dst []TopicEntry) int {
+	t := s.index.Topic(topic, false)
+	if t == nil {
+		return 0
+	}
+	n, err := t.Read(from, dst)
+	if err != nil {
+		s.event(levelError, "queue index could not be read", "topic", topic, "from", from, "err", err)
+	}
+	return n
+}
+
+// WatchTopic calls fn once, from the goroutine that makes it visible, when a message of topic with an address of at least from is visible. fn must not
+// block. stop cancels it and reports whether fn will not be called.
+func (s *Store) WatchTopic(topic string, from int64, fn func()) (stop func() bool) {
+	t := s.index.Topic(topic, s.topic(topic) != nil)
+	if t == nil {
+		return func() bool { return true } // no such topic, so nothing will come
+	}
+	return t.Watch(from, fn)
+}
+
+// TopicVisible is a log position below which every message of the topic is visible.
+func (s *Store) TopicVisible(topic string) int64 {
+	told := s.log.Told() // before asking what is held
+	t := s.index.Topic(topic, false)
+	if t == nil || !t.Holding() {
+		return told
+	}
+	return min(told, max(t.Limit(), s.log.Synced()))
+}

@@ -1,0 +1,163 @@
+// Package store is the embedded store of FusionMQ: one append-only CommitLog and the views over it.
+//
+// Start at [Open]. [Store.Append] is the one way in for all producers; [Store.Queue], [Store.ReadTopic] and [Store.RecordAt]
+// are the ways to read; [Store.Operate] changes what push groups are owed. The log is RocketMQ's, byte for byte, and a
+// directory that an Apache broker wrote opens in place.
+//
+// What it promises: an acknowledged message is kept at the durability of its topic, which its Result names, and is visible
+// to readers when Append returns. Everything but commitlog/ and config/ can be deleted while the store is closed; the next Open
+// builds it again with the same answers.
+//
+// The packages below this one do not know each other; only this one wires them. A record's way: Append encodes it,
+// log.Log gives it a place and writes it; in the same pass, in log order, written gives it to the queue index and, when
+// push groups may be owed it, to the dispatcher, whose goroutine feeds the state machine and tells the Observer.
+//
+// Goroutines of an open store: the log's flush and prepare, the index's sealer, the dispatcher, and housekeeping. All end in
+// Close. Locks: topics.mu, then dispatcher.mu or machine.mu; none is held while the log or the index is called, except that
+// index calls nest in none of ours.
+package store
+
+import (
+	"io"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fusionmq/fusionmq/store/log"
+	"github.com/fusionmq/fusionmq/store/meta"
+	"github.com/fusionmq/fusionmq/store/queue"
+	"github.com/fusionmq/fusionmq/store/state"
+)
+
+// Observer is told about state changes in log order, by one goroutine; it must not block and must not call Append or
+// Operate from inside a call. What it cannot keep it may drop: everything can be read again with Retries and Cursor.
+type Observer interface {
+	// Owed: these messages are visible now and owed to attached groups, in address order per topic.
+	Owed([]state.Owed)
+	// Applied: the operations of the record at address at have taken effect.
+	Applied(at int64, ops []state.Op)
+}
+
+// Message is what a producer hands to Append. The store copies what it keeps; slices may be reused after Append returns.
+type Message struct {
+	Topic          string // must exist in Topics
+	Queue          int32  // 0 <= Queue; the front end checks the range
+	Flag           int32
+	SysFlag        int32 // RocketMQ message sysFlag; host bits are set by the store
+	BornTime       int64 // milliseconds since 1970
+	BornHost       netip.AddrPort
+	ReconsumeTimes int32
+	PreparedOffset int64
+	Body           []byte // stored as it is; 1..MaxBodyBytes
+	Properties     []byte // RocketMQ's text: name 0x01 value 0x02 ...; at most MaxPropertiesBytes
+}
+
+// Result is the outcome of one message of an Append.
+type Result struct {
+	Err         error // nil: stored. Otherwise nothing of this message is in the log, except with ErrFlushTimeout and after a failed sync (ErrFailed)
+	Address     int64
+	QueueOffset int64
+	StoreTime   int64 // milliseconds since 1970
+	Size        int32
+	Durability  meta.Durability // what was reached when Append returned: Async or Sync, never less
+}
+
+// Store is an open store directory.
+//
+// All methods may be called from any goroutine unless they say otherwise.
+type Store struct {
+	o       Options
+	lock    io.Closer
+	log     *log.Log
+	index   *queue.Index
+	tables  tables
+	topics  topicTable
+	oq      *topic
+	machine struct {
+		sync.RWMutex
+		*tmpMachine // changed by the dispatcher alone
+	}
+	dispatch dispatcher
+	appends  atomic.Int64 // messages appended by producers
+
+	closing sync.Mutex
+	closed  atomic.Bool
+	stop    chan struct{}
+	done    sync.WaitGroup
+}
+
+type tables struct {
+	topics  *meta.Topics
+	groups  *meta.Groups
+	offsets *meta.Offsets
+}
+
+// Topics, Groups and Offsets are the metadata of config/*.json.
+func (s *Store) Topics() *meta.Topics   { return s.tables.topics }
+func (s *Store) Groups() *meta.Groups   { return s.tables.groups }
+func (s *Store) Offsets() *meta.Offsets { return s.tables.offsets }
+
+// Bounds are the first and the next log position, and how much of it is synced and dispatched.
+type Bounds struct{ Min, Max, Synced, Dispatched int64 }
+
+// Bounds returns them as of now; each value is exact, together they may be of different moments.
+func (s *Store) Bounds() Bounds {
+	b := Bounds{Min: s.log.Min(), Synced: s.log.Synced(), Dispatched: s.dispatch.position()}
+	b.Max = s.log.Told()
+	return b
+}
+
+// Stats count since Open.
+type Stats struct {
+	Appends int64 // messages appended by producers
+	Log     log.Stats
+}
+
+// Stats returns the counters.
+func (s *Store) Stats() Stats { return Stats{Appends: s.appends.Load(), Log: s.log.Stats()} }
+
+// Err says why the store takes no messages at the moment, nil when it does: ErrFailed or ErrNoSpace with the measured
+// values.
+func (s *Store) Err() error {
+	if s.closed.Load() {
+		return ErrClosed
+	}
+	return s.log.Failed()
+}
+
+// Close stops the background work, syncs everything, removes the abort file and releases the lock. Appends that are
+// under way end first, later ones fail with ErrClosed. Readers must have ended, except that bytes they hold stay valid until they release
+// them.
+func (s *Store) Close() error {
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.closed.Swap(true) {
+		return nil
+	}
+	close(s.stop)
+	s.done.Wait()
+	return s.shutdown()
+}
+
+// housekeeping writes consumer offsets and checkpoints.
+func (s *Store) housekeeping() {
+	defer s.done.Done()
+	persist := time.NewTicker(s.o.PersistInterval)
+	defer persist.Stop()
+	failing := false
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-persist.C:
+			err := s.tables.offsets.Persist()
+			if err != nil && !failing {
+				s.event(levelError, "consumer offsets could not be written, trying again", "interval_ms", s.o.PersistInterval.Milliseconds(), "err", err)
+			}
+			failing = err != nil
+		case c := <-s.dispatch.checkpoints:
+			s.saveCheckpoint(c)
+		}
+	}
+}
