@@ -79,7 +79,7 @@ type HTTP struct {
 
 // Store configures the embedded store.
 type Store struct {
-	SegmentSize     int64  // bytes
+	SegmentSize     int64  // bytes; 0 keeps what there is
 	Flush           string // "async" or "sync"
 	FlushInterval   time.Duration
 	PersistInterval time.Duration

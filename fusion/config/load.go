@@ -275,7 +275,7 @@ func (ld *loader) together(c *Config) {
 	if c.Nameserver.Addr == Off && c.Broker.Addr == Off && c.Notify.Addr == Off && c.HTTP.Addr == Off {
 		ld.fail(ld.origin["broker.addr"], "broker.addr", "is off like every other listener, so nothing would be served; leave one open")
 	}
-	if c.Broker.MaxMessageSize > c.Store.SegmentSize/2 {
+	if c.Store.SegmentSize > 0 && c.Broker.MaxMessageSize > c.Store.SegmentSize/2 {
 		ld.fail(ld.origin["broker.max-message-size"], "broker.max-message-size", "is %s; the most is half of store.segment-size, which is %s",
 			FormatSize(c.Broker.MaxMessageSize), FormatSize(c.Store.SegmentSize))
 	}

@@ -66,14 +66,14 @@ broker:
 broker.idle-timeout: 90s
 broker:
   nameservers: [a:1, "b:2"]
-  max-message-size: 8MiB
+  max-message-size: 2MiB
 store:
   segment-size: 1048576000
 `), Env: []string{"FUSIONMQ_PYROSCOPE_URL=https://p.example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.Broker.IdleTimeout != 90*time.Second || strings.Join(l.Broker.Nameservers, "|") != "a:1|b:2" || l.Broker.MaxMessageSize != 8<<20 ||
+	if l.Broker.IdleTimeout != 90*time.Second || strings.Join(l.Broker.Nameservers, "|") != "a:1|b:2" || l.Broker.MaxMessageSize != 2<<20 ||
 		l.Store.SegmentSize != 1048576000 || l.Pyroscope.URL != "https://p.example.com" {
 		t.Errorf("loaded %+v", l.Config)
 	}

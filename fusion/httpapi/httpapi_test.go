@@ -48,7 +48,9 @@ func (a *table) CreateTopic(_ context.Context, n NewTopic) (TopicDetail, error) 
 }
 
 func (a *table) Groups(context.Context, Page) (GroupPage, error) { return GroupPage{}, a.failed }
-func (a *table) Group(context.Context, string) (Group, error)    { return Group{}, context.DeadlineExceeded }
+func (a *table) Group(context.Context, string) (Group, error) {
+	return Group{}, context.DeadlineExceeded
+}
 
 func testOptions(a *table) Options {
 	return Options{

@@ -18,7 +18,7 @@ func configCommand() *cobra.Command {
 		Short:                      "Show, check, document and translate configurations",
 		SuggestionsMinimumDistance: 2,
 		Args:                       noArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(configShow(), configCheck(), configDocs(), configImport())
 	return cmd

@@ -1,0 +1,196 @@
+package fusion
+
+import (
+	"net/http"
+	"runtime"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fusionmq/fusionmq/fusion/telemetry"
+	"github.com/fusionmq/fusionmq/metaq/broker"
+	"github.com/fusionmq/fusionmq/metaq/server"
+	"github.com/fusionmq/fusionmq/store"
+)
+
+// metrics is the page /metrics. A name that begins with rocketmq_ is RocketMQ 5's, with its labels as far as there is something to
+// say; all others are ours. Everything is read when somebody asks; between scrapes the page costs nothing.
+func (a *App) metrics() http.Handler {
+	p := telemetry.NewPage(map[string]string{"cluster": a.cfg.Broker.Cluster, "node_type": "broker", "node_id": a.cfg.Broker.Name})
+	p.Register(&collector{app: a})
+	return p.Handler()
+}
+
+// reading is what one scrape has read.
+type reading struct {
+	app     *App
+	bounds  store.Bounds
+	store   store.Stats
+	broker  broker.Stats // zero when the broker is off
+	names   server.Stats // of the name server
+	topics  int
+	groups  int
+	members int
+}
+
+// number is one metric without labels of its own.
+type number struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	read func(*reading) float64
+}
+
+func gauge(name, help string, read func(*reading) float64) number {
+	return number{prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, read}
+}
+
+func counter(name, help string, read func(*reading) float64) number {
+	return number{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, read}
+}
+
+var numbers = []number{
+	gauge("rocketmq_broker_permission", "What the broker allows: 4 read, 2 write.", func(*reading) float64 { return 6 }),
+	gauge("rocketmq_topic_number", "Topics, system topics included.", func(r *reading) float64 { return float64(r.topics) }),
+	gauge("rocketmq_consumer_group_number", "Consumer groups of both front ends.", func(r *reading) float64 { return float64(r.groups) }),
+	gauge("rocketmq_storage_size_bytes", "Bytes of the log that are kept.", func(r *reading) float64 { return float64(r.bounds.Max - r.bounds.Min) }),
+	gauge("rocketmq_storage_flush_behind_bytes", "Bytes of the log that are not on disk yet. A rise means that the disk is slower than the producers.",
+		func(r *reading) float64 { return float64(r.bounds.Max - r.bounds.Synced) }),
+	gauge("rocketmq_storage_dispatch_behind_bytes", "Bytes of the log that the push state does not cover yet. A rise means that push falls behind.",
+		func(r *reading) float64 { return float64(r.bounds.Max - r.bounds.Dispatched) }),
+
+	gauge("fusionmq_ready", "1 while everything serves.", func(r *reading) float64 { return oneIf(r.app.Ready() == nil) }),
+	gauge("fusionmq_memory_anonymous_bytes", "Resident memory that belongs to the process alone.", func(*reading) float64 { return float64(telemetry.AnonymousBytes()) }),
+	gauge("fusionmq_memory_limit_bytes", "Size at which the garbage collector works harder.", func(r *reading) float64 { return float64(r.app.opts.Limit) }),
+
+	gauge("fusionmq_store_healthy", "0 while the store takes no messages, because the disk failed or is full.", func(r *reading) float64 { return oneIf(r.app.store.Err() == nil) }),
+	counter("fusionmq_store_appends_total", "Messages appended by producers of both front ends.", func(r *reading) float64 { return float64(r.store.Appends) }),
+	counter("fusionmq_store_records_total", "Records written to the log: messages and changes of state.", func(r *reading) float64 { return float64(r.store.Log.Records) }),
+	counter("fusionmq_store_record_bytes_total", "Bytes of those records.", func(r *reading) float64 { return float64(r.store.Log.Bytes) }),
+	counter("fusionmq_store_writes_total", "Writes to the log; records per write is how well producers are batched.", func(r *reading) float64 { return float64(r.store.Log.Writes) }),
+	counter("fusionmq_store_syncs_total", "Syncs of the log.", func(r *reading) float64 { return float64(r.store.Log.Syncs) }),
+	counter("fusionmq_store_failures_total", "Writes and syncs of the log that failed. Any rise needs a look at the disk.", func(r *reading) float64 { return float64(r.store.Log.Failures) }),
+	counter("fusionmq_store_segments_total", "Segment files begun.", func(r *reading) float64 { return float64(r.store.Log.Rolls) }),
+	counter("fusionmq_store_append_waits_total", "Appends that waited for the next segment or for room in the write buffer. A rise means that the disk is slower than the producers.",
+		func(r *reading) float64 { return float64(r.store.Log.Waits) }),
+
+	counter("fusionmq_broker_puts_total", "Messages stored for RocketMQ producers.", func(r *reading) float64 { return float64(r.broker.Put) }),
+	counter("fusionmq_broker_put_bytes_total", "Bytes of their records.", func(r *reading) float64 { return float64(r.broker.PutBytes) }),
+	counter("fusionmq_broker_puts_refused_total", "Messages of RocketMQ producers that were not stored; the answer to each says why.", func(r *reading) float64 { return float64(r.broker.PutRefused) }),
+	counter("fusionmq_broker_gets_total", "Messages handed to RocketMQ consumers.", func(r *reading) float64 { return float64(r.broker.Got) }),
+	counter("fusionmq_broker_get_bytes_total", "Bytes of their records.", func(r *reading) float64 { return float64(r.broker.GotBytes) }),
+	counter("fusionmq_broker_pulls_found_total", "Pulls that were answered with messages.", func(r *reading) float64 { return float64(r.broker.PullsFound) }),
+	counter("fusionmq_broker_pulls_missed_total", "Pulls that found nothing at first.", func(r *reading) float64 { return float64(r.broker.PullsMissed) }),
+	gauge("fusionmq_broker_held_pulls", "Pulls that wait for a message.", func(r *reading) float64 { return float64(r.broker.HeldPulls) }),
+	gauge("fusionmq_broker_connections", "Open connections on the broker's ports.", func(r *reading) float64 { return float64(r.broker.Connections) }),
+
+	gauge("fusionmq_nameserver_connections", "Open connections on the name server's port.", func(r *reading) float64 { return float64(r.names.Connections) }),
+	counter("fusionmq_nameserver_requests_total", "Requests on the name server's port.", func(r *reading) float64 { return float64(r.names.Requests) }),
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// The metrics with labels.
+var (
+	buildInfo = prometheus.NewDesc("fusionmq_build_info", "1, with what was built.", []string{"version", "go_version"}, nil)
+	leftOut   = prometheus.NewDesc("fusionmq_metrics_series_left_out", "Label sets that the page leaves out because metrics.max-series allows no more.", []string{"metric"}, nil)
+
+	messagesIn = prometheus.NewDesc("rocketmq_messages_in_total", "Messages that a topic has got since it was made.", []string{"topic", "message_type", "is_system"}, nil)
+	lag        = prometheus.NewDesc("rocketmq_consumer_lag_messages", "Messages that a group has not consumed yet.", []string{"consumer_group", "topic", "is_retry", "is_system"}, nil)
+	consumers  = prometheus.NewDesc("rocketmq_consumer_connections", "Connected members of a group.",
+		[]string{"consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"}, nil)
+)
+
+// collector reads the numbers of an App.
+type collector struct {
+	app                *App
+	topics, lags, conn telemetry.Series
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, n := range numbers {
+		ch <- n.desc
+	}
+	for _, d := range []*prometheus.Desc{buildInfo, leftOut, messagesIn, lag, consumers} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	a := c.app
+	r := &reading{app: a, bounds: a.store.Bounds(), store: a.store.Stats(), topics: a.store.Topics().Len()}
+	if a.broker != nil {
+		r.broker = a.broker.Stats()
+	}
+	if a.nameServer != nil {
+		r.names = a.nameServer.Stats()
+	}
+	v := (*adminView)(a)
+	groups := v.groupNames(true)
+	r.groups = len(groups)
+	for _, n := range numbers {
+		ch <- prometheus.MustNewConstMetric(n.desc, n.kind, n.read(r))
+	}
+	ch <- prometheus.MustNewConstMetric(buildInfo, prometheus.GaugeValue, 1, Version, runtime.Version())
+
+	limit := int(a.live.Load().Metrics.MaxSeries)
+	c.collectTopics(ch, limit)
+	c.collectGroups(ch, limit, v, groups)
+	for name, s := range map[string]*telemetry.Series{"rocketmq_messages_in_total": &c.topics, "rocketmq_consumer_lag_messages": &c.lags, "rocketmq_consumer_connections": &c.conn} {
+		ch <- prometheus.MustNewConstMetric(leftOut, prometheus.GaugeValue, float64(s.LeftOut()), name)
+	}
+}
+
+// collectTopics counts by the offsets that the queues have given out: exact, and the same after a restart.
+func (c *collector) collectTopics(ch chan<- prometheus.Metric, limit int) {
+	c.topics.Begin()
+	all, _ := c.app.store.Topics().All()
+	for _, t := range all {
+		var total int64
+		for id := range max(t.ReadQueues, t.WriteQueues) {
+			if q := c.app.store.Queue(t.Name, id, false); q != nil {
+				_, next := q.Range()
+				total += next
+			}
+		}
+		if total > 0 && c.topics.Allow(t.Name, limit) {
+			ch <- prometheus.MustNewConstMetric(messagesIn, prometheus.CounterValue, float64(total), t.Name, "normal", strconv.FormatBool(c.app.systemTopic(t)))
+		}
+	}
+}
+
+// collectGroups reads lag and members of the groups.
+func (c *collector) collectGroups(ch chan<- prometheus.Metric, limit int, v *adminView, names []string) {
+	c.lags.Begin()
+	c.conn.Begin()
+	ps := c.app.readPulls(names)
+	for _, name := range names {
+		g := v.group(name, ps)
+		system := strconv.FormatBool(systemGroupName(name))
+		for _, t := range g.Topics {
+			if c.lags.Allow(name+"\x00"+t.Topic, limit) {
+				ch <- prometheus.MustNewConstMetric(lag, prometheus.GaugeValue, float64(t.Lag), name, t.Topic, strconv.FormatBool(hasPrefix(t.Topic, "%RETRY%")), system)
+			}
+		}
+		type kind struct{ language, version string }
+		count := map[kind]int{}
+		for _, m := range g.Members {
+			count[kind{m.Language, m.Version}]++
+		}
+		protocol := "remoting"
+		if g.Mode == "push" {
+			protocol = "notify"
+		}
+		for k, n := range count {
+			if c.conn.Allow(name+"\x00"+k.language+"\x00"+k.version, limit) {
+				ch <- prometheus.MustNewConstMetric(consumers, prometheus.GaugeValue, float64(n), name, k.language, k.version, g.Mode, protocol, system)
+			}
+		}
+	}
+}
