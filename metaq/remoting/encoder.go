@@ -126,7 +126,7 @@ func (e *Encoder) key(k string) {
 	e.buf = append(b, '"', ':', '"')
 }
 
-// String adds an ext field. An empty value in a binary header reads back as absent.
+// String adds an ext field. Java reads an empty value in a binary header back as absent.
 func (e *Encoder) String(k, v string) {
 	e.key(k)
 	if !e.json {

@@ -116,13 +116,11 @@ func (h *Header) decodeBinary(b []byte) error {
 		if b = b[k+4:]; v < 0 || int(v) > len(b) {
 			return malformed("ext value length %d, but only %d bytes follow", v, len(b))
 		}
-		// Java reads an empty key or value back as null.
-		if k > 0 && v > 0 {
-			if len(h.Ext) == MaxFields {
-				return malformed("more than %d ext fields", MaxFields)
-			}
-			h.Ext = append(h.Ext, Field{bytesString(key), bytesString(b[:v])})
+		if len(h.Ext) == MaxFields {
+			return malformed("more than %d ext fields", MaxFields)
 		}
+		// Java reads an empty value back as null; Go writes them. They are kept, and Require takes them for missing.
+		h.Ext = append(h.Ext, Field{bytesString(key), bytesString(b[:v])})
 		b = b[v:]
 	}
 	return nil
