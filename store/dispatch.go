@@ -54,6 +54,8 @@ type dispatcher struct {
 	held        []state.Owed   // not visible yet, by address
 	heldOf      map[string]int // how many of held are of a topic
 	marked      bool           // a record has marked a topic
+	replaying   bool           // during Open: nobody is told
+	failed      error          // of the last operations
 	checkpoint  int64          // position of the newest one asked for
 	checkpoints chan checkpoint
 }
@@ -210,12 +212,16 @@ func (d *dispatcher) view(v record.View) {
 	}
 	s := d.s
 	s.topics.mu.RLock()
-	t := s.topics.byName[string(v.Topic())]
+	t, bound := s.topics.byName[string(v.Topic())], s.topics.bound[string(v.Topic())]
 	s.topics.mu.RUnlock()
-	if t == nil || !t.interested.Load() {
+	if !bound {
 		return
 	}
 	e := queue.Entry{Address: v.PhysicalOffset(), Position: v.PhysicalOffset(), Size: v.Size(), Time: v.StoreTime(), TagsCode: v.TagsCode()}
+	if t == nil { // bound, but deleted from the table by hand
+		d.message(string(v.Topic()), v.QueueID(), e, v.Properties(), false)
+		return
+	}
 	d.message(t.name, v.QueueID(), e, v.Properties(), t.sync.Load())
 }
 

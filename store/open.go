@@ -119,16 +119,14 @@ func (s *Store) recover(clean bool) error {
 	if err != nil {
 		return err
 	}
-	machine, err := s.loadState(&c, ok)
-	if err != nil {
-		return err
-	}
-	if c.position < s.log.Min() || c.position > max(s.log.Limit(), s.log.Min()) {
+	if !ok {
+		c = checkpoint{position: s.log.Min()}
+	} else if c.position < s.log.Min() || c.position > s.log.Limit() {
 		s.event(levelWarn, "checkpoint does not fit the log, the whole log is read", "position", c.position, "log_begin", s.log.Min(), "log_limit", s.log.Limit())
 		c, ok = checkpoint{position: s.log.Min()}, false
-		if machine, err = s.loadState(&c, false); err != nil {
-			return err
-		}
+	}
+	if s.machine.Machine, err = s.loadState(&c); err != nil {
+		return err
 	}
 	r, err := s.log.Recover(c.position, clean && ok && c.clean, func(record.View) error { return nil })
 	if err != nil {
@@ -138,7 +136,6 @@ func (s *Store) recover(clean bool) error {
 	if r.Cut {
 		s.event(levelWarn, "log cut behind its last valid record", "position", r.End, "reason", fmt.Sprint(r.Reason))
 	}
-	s.machine.tmpMachine = machine
 	spanBytes := s.o.CheckpointBytes / 2
 	s.index, err = queue.Open(queue.Config{
 		FS: s.o.FS, Dir: s.path(ownDir, indexDir), LogMin: s.log.Min(), LogEnd: r.End, SpanBytes: spanBytes,
@@ -152,24 +149,27 @@ func (s *Store) recover(clean bool) error {
 	for _, t := range all {
 		s.setTopic(t)
 	}
-	for _, t := range s.machine.Topics() {
-		s.setInterested(t, true)
-	}
+	s.markBound()
 	from := min(s.index.Resume(), c.position)
-	if err := s.replay(from, c.position, r.End); err != nil {
+	d := &s.dispatch
+	d.syncedPos.Store(r.End)
+	d.replaying = true
+	err = s.replay(from, c.position, r.End)
+	d.replaying = false
+	if err != nil {
 		return err
 	}
 	s.index.Synced(r.End)
-	d := &s.dispatch
+	if err := d.oweWindow(); err != nil {
+		return err
+	}
 	d.mu.end = r.End
 	d.pos.Store(r.End)
-	d.syncedPos.Store(r.End)
 	d.checkpoint = c.position
 	d.marked = false
 	for _, l := range s.tables.offsets.Lower(s.queueEnd) {
 		s.event(levelWarn, "committed offset was above the end of its queue and is lowered to it", "topic", l.Topic, "group", l.Group, "queue", l.Queue, "offset", l.Offset)
 	}
-	d.owed = nil
 	s.event(levelInfo, "log recovered", "clean", clean, "from", c.position, "replayed_from", from, "end", r.End, "verified_records", r.Records, "took_ms", time.Since(began).Milliseconds())
 	return nil
 }

@@ -1,37 +1,194 @@
 package store
 
 import (
-	"errors"
+	"fmt"
 
+	"github.com/fusionmq/fusionmq/store/log"
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/state"
 )
 
-type tmpMachine struct{}
+// The push state, as the operate queue has made it so far. The dispatcher changes it, record by record; the queries below
+// may be called at any time. Exchange is called with the state locked, so it must not call the store.
 
-func (tmpMachine) Save(b []byte) []byte { return b }
-func (tmpMachine) Topics() []string     { return nil }
-
-var errNoState = errors.New("store: push state is not wired yet")
-
-func (s *Store) loadState(c *checkpoint, ok bool) (*tmpMachine, error) { return &tmpMachine{}, nil }
-
-func (d *dispatcher) replay(v record.View) error                                             { return nil }
-func (d *dispatcher) operations(v record.View)                                               {}
-func (d *dispatcher) message(topic string, id int32, e queue.Entry, props []byte, held bool) {}
-
-// Operate appends ops.
-func (s *Store) Operate(ops []state.Op) (at int64, err error) { return 0, errNoState }
-
-// GroupBinding is a binding with its owner and the address of the record that made it.
-type GroupBinding struct {
-	Topic, Group string
-	Binding      state.Binding
-	Since        int64
+// Operate appends ops as one operate-queue record and returns its address once it is in the page cache. The operations
+// take effect when the dispatcher reaches the record; Observer.Applied says when. An operation that cannot be written
+// gives a *state.OpError and nothing is appended.
+func (s *Store) Operate(ops []state.Op) (at int64, err error) {
+	body, err := state.AppendOps(nil, ops)
+	if err != nil {
+		return 0, err
+	}
+	if n := len(body); n > MaxBodyBytes {
+		return 0, &FieldError{"length of operations", int64(n), "1 to 4194304 bytes"}
+	}
+	b := log.NewBatch()
+	defer b.Free()
+	now := s.o.Now().UnixMilli()
+	s.add(b, s.oq, &Message{Topic: OQTopic, BornTime: now, BornHost: s.o.StoreHost, Body: body})
+	s.log.Append(b)
+	return b.Items[0].Position, b.Items[0].Err
 }
 
-func (s *Store) Bindings() []GroupBinding                                       { return nil }
-func (s *Store) Cursor(topic, group string) (pos state.GroupPosition, ok bool)  { return }
-func (s *Store) Retries(group string, after state.Retry, dst []state.Retry) int { return 0 }
-func (s *Store) RetryCount(group string) int                                    { return 0 }
+// GroupBinding is a binding with its owner and the address of the record that made it.
+type GroupBinding = state.GroupBinding
+
+// Bindings lists the bindings of all groups, ordered by topic, group, kind and expression.
+func (s *Store) Bindings() []GroupBinding {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	return s.machine.Bindings()
+}
+
+// Cursor tells where a group reads a topic: attached groups are at the tail and their cursor stands at the attach record until it was read up to there.
+func (s *Store) Cursor(topic, group string) (pos state.GroupPosition, ok bool) {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	return s.machine.Cursor(topic, group)
+}
+
+// Retries fills dst with waiting retries of a group in order of (due, address), starting behind after; 0 when there are no more.
+func (s *Store) Retries(group string, after state.Retry, dst []state.Retry) int {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	return s.machine.Retries(group, after, dst)
+}
+
+// RetryCount is how many targets of a group wait for another attempt.
+func (s *Store) RetryCount(group string) int {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	return s.machine.RetryCount(group)
+}
+
+// Pending lists the messages of a topic from an address on whose outcome is open, in address order, at most most of them:
+// what the data queue says minus what the operate queue says.
+func (s *Store) Pending(topic string, from int64, most int) []state.Pending {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	var ps []state.Pending
+	for p := range s.machine.Scan(topic, from) {
+		if len(ps) == most {
+			break
+		}
+		ps = append(ps, p)
+	}
+	return ps
+}
+
+// StateStats counts what the push state holds.
+func (s *Store) StateStats() state.Stats {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	return s.machine.Machine.Stats()
+}
+
+// loadState makes the machine of a checkpoint. One that cannot be used becomes one that says to read the whole log.
+func (s *Store) loadState(c *checkpoint) (*state.Machine, error) {
+	if c.state != nil {
+		m, err := state.Load(c.state, s.o.Exchange)
+		if err == nil {
+			return m, nil
+		}
+		s.event(levelWarn, "push state of the checkpoint cannot be used, the whole log is read", "err", err)
+		*c = checkpoint{position: s.log.Min()}
+	}
+	return state.NewMachine(s.o.Exchange), nil
+}
+
+// markBound marks the topics that groups are bound to after a snapshot was loaded.
+func (s *Store) markBound() {
+	if s.o.Exchange == nil {
+		return
+	}
+	for _, b := range s.machine.Bindings() {
+		if s.o.Exchange.Interested(b.Topic) {
+			s.setInterested(b.Topic, true)
+		}
+	}
+}
+
+// replay is view for the start: what cannot be applied stops it.
+func (d *dispatcher) replay(v record.View) error {
+	d.failed = nil
+	d.view(v)
+	d.owed = d.owed[:0] // told from the window when the replay is over
+	return d.failed
+}
+
+// operations applies an operate-queue record.
+func (d *dispatcher) operations(v record.View) {
+	s, at := d.s, v.PhysicalOffset()
+	ops, err := state.DecodeOps(v.Body())
+	if err != nil {
+		// It was written by a later version, or is damaged in a way that its checksum does not show. Passing over it would
+		// change what groups are owed, so a start stops here; a running store wrote it itself.
+		d.failed = fmt.Errorf("operate-queue record at %d: %w", at, err)
+		s.event(levelError, "operate-queue record cannot be read", "position", at, "err", err)
+		return
+	}
+	d.tell() // what came before it
+	s.machine.Lock()
+	s.machine.Apply(at, ops)
+	s.machine.Unlock()
+	if x := s.o.Exchange; x != nil {
+		for i := range ops {
+			if k := ops[i].Kind; k == state.OpBind || k == state.OpUnbind {
+				if yes := x.Interested(ops[i].Topic); yes != s.topics.isBound(ops[i].Topic) {
+					s.setInterested(ops[i].Topic, yes)
+					d.marked = d.marked || yes
+				}
+			}
+		}
+	}
+	if o := s.o.Observer; o != nil && !d.replaying {
+		o.Applied(at, ops)
+	}
+}
+
+// message gives a message of an interesting topic to the state machine.
+func (d *dispatcher) message(topic string, id int32, e queue.Entry, props []byte, held bool) {
+	h := state.Head{Topic: topic, Queue: id, Address: e.Address, Position: e.Position, Size: e.Size, Time: e.Time, TagsCode: e.TagsCode, Properties: props}
+	d.s.machine.Lock()
+	owed, ok := d.s.machine.Message(&h)
+	d.s.machine.Unlock()
+	if ok {
+		d.owe(owed, held)
+	}
+}
+
+// oweWindow makes the dispatcher tell what the windows hold, after a start.
+func (d *dispatcher) oweWindow() error {
+	s := d.s
+	seen := map[string]bool{}
+	for _, b := range s.machine.Bindings() {
+		if seen[b.Topic] {
+			continue
+		}
+		seen[b.Topic] = true
+		for p := range s.machine.Scan(b.Topic, 0) {
+			if len(p.Targets) == 0 {
+				continue
+			}
+			rec, release, err := s.log.Read(p.Position, int(p.Size))
+			if err != nil {
+				return err
+			}
+			v, err := record.Parse(rec)
+			if err != nil {
+				release()
+				return fmt.Errorf("record at %d: %w", p.Position, err)
+			}
+			d.owed = append(d.owed, state.Owed{
+				Topic: b.Topic, Queue: v.QueueID(), Address: p.Address, Position: p.Position, Size: p.Size,
+				Time: v.StoreTime(), TagsCode: v.TagsCode(), Targets: p.Targets,
+			})
+			release()
+		}
+	}
+	if len(d.owed) > 0 {
+		d.signal()
+	}
+	return nil
+}

@@ -76,7 +76,7 @@ type Store struct {
 	oq      *topic
 	machine struct {
 		sync.RWMutex
-		*tmpMachine // changed by the dispatcher alone
+		*state.Machine // changed by the dispatcher alone
 	}
 	dispatch dispatcher
 	appends  atomic.Int64 // messages appended by producers

@@ -114,6 +114,12 @@ func (s *Store) setInterested(name string, yes bool) {
 	}
 }
 
+func (t *topicTable) isBound(name string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.bound[name]
+}
+
 // DurabilityOf is the durability that a send to the topic reaches now.
 func (s *Store) DurabilityOf(name string) meta.Durability {
 	if t := s.topic(name); t != nil && t.sync.Load() {
