@@ -194,7 +194,7 @@ func (b *Broker) announce(now time.Time) (next time.Time, ok bool) {
 			if conn == nil {
 				continue
 			}
-			_ = conn.(*server.Conn).Oneway(remoting.ReqNotifyConsumerIdsChanged, func(e *remoting.Encoder) {
+			_ = conn.(*server.Conn).Oneway(remoting.ReqNotifyConsumerIDsChanged, func(e *remoting.Encoder) {
 				e.String("consumerGroup", group)
 			}, nil) // whoever cannot be told is gone, and has taken its membership along
 		}
