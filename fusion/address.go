@@ -19,7 +19,11 @@ type advertised struct {
 	storeHost netip.AddrPort
 }
 
+// String is for people: * stands for the address by which a client came, and nothing for a broker that is off.
 func (a advertised) String() string {
+	if a.port == 0 {
+		return ""
+	}
 	host := a.host
 	if a.follow {
 		host = "*"

@@ -42,8 +42,9 @@ func (v *adminView) Status(context.Context) (httpapi.Status, error) {
 			s.Counts.Topics++
 		}
 	}
-	for _, name := range v.groupNames(false) {
-		if a.pushed(name) {
+	push := a.readPushes()
+	for _, name := range v.groupNames(false, &push) {
+		if push.has(name) {
 			s.Counts.PushGroups++
 		} else {
 			s.Counts.PullGroups++
@@ -189,7 +190,7 @@ func refusal(err error) error {
 }
 
 // groupNames are the names of the groups of both front ends, sorted, each once.
-func (v *adminView) groupNames(system bool) []string {
+func (v *adminView) groupNames(system bool, push *pushes) []string {
 	a := v.app()
 	var names []string
 	all, _ := a.store.Groups().All()
@@ -198,21 +199,22 @@ func (v *adminView) groupNames(system bool) []string {
 			names = append(names, g.Name)
 		}
 	}
-	names = append(names, a.pushGroups()...)
+	names = append(names, push.names...)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
 // Groups lists groups.
 func (v *adminView) Groups(ctx context.Context, p httpapi.Page) (httpapi.GroupPage, error) {
-	part, next := page(v.groupNames(p.System), p)
+	push := v.app().readPushes()
+	part, next := page(v.groupNames(p.System, &push), p)
 	out := httpapi.GroupPage{Groups: []httpapi.Group{}, Next: next}
-	pulls := v.app().readPulls(part)
+	pull := v.app().readPulls(part)
 	for _, name := range part {
 		if err := ctx.Err(); err != nil {
 			return out, err
 		}
-		out.Groups = append(out.Groups, v.group(name, pulls))
+		out.Groups = append(out.Groups, v.group(name, &pull, &push))
 	}
 	return out, nil
 }
@@ -220,20 +222,22 @@ func (v *adminView) Groups(ctx context.Context, p httpapi.Page) (httpapi.GroupPa
 // Group tells about one group.
 func (v *adminView) Group(_ context.Context, name string) (httpapi.Group, error) {
 	a := v.app()
-	if a.store.Groups().Get(name) == nil && !a.pushed(name) {
+	push := a.readPushes()
+	if a.store.Groups().Get(name) == nil && !push.has(name) {
 		return httpapi.Group{}, &httpapi.Problem{Status: http.StatusNotFound, Field: "name", Value: name, Detail: fmt.Sprintf("there is no group %q", name)}
 	}
-	return v.group(name, a.readPulls([]string{name})), nil
+	pull := a.readPulls([]string{name})
+	return v.group(name, &pull, &push), nil
 }
 
-// group assembles one group; ps has it when it pulls.
-func (v *adminView) group(name string, ps pulls) httpapi.Group {
+// group assembles one group out of what was read.
+func (v *adminView) group(name string, pull *pulls, push *pushes) httpapi.Group {
 	a := v.app()
-	if a.pushed(name) {
-		return a.pushGroup(name)
+	if push.has(name) {
+		return push.group(a, name)
 	}
-	g := httpapi.Group{Name: name, Mode: "pull", Topics: []httpapi.GroupTopic{}, Members: ps.members[name]}
-	for _, topic := range ps.topics[name] {
+	g := httpapi.Group{Name: name, Mode: "pull", Topics: []httpapi.GroupTopic{}, Members: pull.members[name]}
+	for _, topic := range pull.topics[name] {
 		lag := a.pullLag(name, topic)
 		g.Lag += lag
 		g.Topics = append(g.Topics, httpapi.GroupTopic{Topic: topic, Lag: lag})

@@ -4,9 +4,11 @@ go 1.26.0
 
 require (
 	github.com/fusionmq/fusionmq/metaq v0.0.0-00010101000000-000000000000
+	github.com/fusionmq/fusionmq/notify v0.0.0-00010101000000-000000000000
 	github.com/fusionmq/fusionmq/store v0.0.0
 	github.com/grafana/pyroscope-go v1.5.0
 	github.com/prometheus/client_golang v1.25.0
+	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
 	go.uber.org/goleak v1.3.0
@@ -33,6 +35,7 @@ require (
 	github.com/twitchyliquid64/golang-asm v0.15.1 // indirect
 	golang.org/x/arch v0.0.0-20210923205945-b76863e36670 // indirect
 	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/tools v0.26.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 

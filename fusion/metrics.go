@@ -10,6 +10,7 @@ import (
 	"github.com/fusionmq/fusionmq/fusion/telemetry"
 	"github.com/fusionmq/fusionmq/metaq/broker"
 	"github.com/fusionmq/fusionmq/metaq/server"
+	"github.com/fusionmq/fusionmq/notify"
 	"github.com/fusionmq/fusionmq/store"
 )
 
@@ -23,14 +24,14 @@ func (a *App) metrics() http.Handler {
 
 // reading is what one scrape has read.
 type reading struct {
-	app     *App
-	bounds  store.Bounds
-	store   store.Stats
-	broker  broker.Stats // zero when the broker is off
-	names   server.Stats // of the name server
-	topics  int
-	groups  int
-	members int
+	app    *App
+	bounds store.Bounds
+	store  store.Stats
+	broker broker.Stats // zero when the broker is off
+	push   notify.Stats
+	names  server.Stats // of the name server
+	topics int
+	groups int
 }
 
 // number is one metric without labels of its own.
@@ -83,6 +84,27 @@ var numbers = []number{
 	gauge("fusionmq_broker_held_pulls", "Pulls that wait for a message.", func(r *reading) float64 { return float64(r.broker.HeldPulls) }),
 	gauge("fusionmq_broker_connections", "Open connections on the broker's ports.", func(r *reading) float64 { return float64(r.broker.Connections) }),
 
+	counter("fusionmq_notify_sends_total", "Messages stored for Notify producers.", func(r *reading) float64 { return float64(r.push.Sends) }),
+	counter("fusionmq_notify_send_failures_total", "Messages of Notify producers that were not stored; the answer to each says why.", func(r *reading) float64 { return float64(r.push.SendFailures) }),
+	counter("fusionmq_notify_busy_total", "Messages of Notify producers that were refused because too many were on their way into the store.", func(r *reading) float64 { return float64(r.push.Busy) }),
+	counter("fusionmq_notify_pushed_total", "Messages handed to connections, repeats included.", func(r *reading) float64 { return float64(r.push.Pushed) }),
+	counter("fusionmq_notify_acked_total", "Pushed messages that a subscriber has acknowledged.", func(r *reading) float64 { return float64(r.push.Acked) }),
+	counter("fusionmq_notify_failed_total", "Pushed messages that a subscriber has refused; each is tried again.", func(r *reading) float64 { return float64(r.push.Failed) }),
+	counter("fusionmq_notify_timeouts_total", "Pushed messages without an answer in time; each is tried again. A rise means that subscribers are slow or gone.", func(r *reading) float64 { return float64(r.push.TimedOut) }),
+	counter("fusionmq_notify_catch_up_total", "Messages found through the cursors of groups that were behind.", func(r *reading) float64 { return float64(r.push.CatchUp) }),
+	counter("fusionmq_notify_attaches_total", "Groups that have caught up with the end of a topic.", func(r *reading) float64 { return float64(r.push.Attaches) }),
+	counter("fusionmq_notify_detaches_total", "Groups that have left the end of a topic, with their last member or because too much waited.", func(r *reading) float64 { return float64(r.push.Detaches) }),
+	counter("fusionmq_notify_overflows_total", "Of those, because too much waited. A rise means that a group is slower than its producers.", func(r *reading) float64 { return float64(r.push.Overflows) }),
+	counter("fusionmq_notify_lost_total", "Messages that could not be read and were not delivered. Any rise needs a look at the log.", func(r *reading) float64 { return float64(r.push.Lost) }),
+	counter("fusionmq_notify_volatile_drops_total", "Messages dropped with the last member of a group whose binding is not persistent.", func(r *reading) float64 { return float64(r.push.VolatileDrops) }),
+	counter("fusionmq_notify_operations_total", "Changes of state written to the operate queue.", func(r *reading) float64 { return float64(r.push.Operations) }),
+	counter("fusionmq_notify_operate_records_total", "Records that they were written in; operations per record is how well they are batched.", func(r *reading) float64 { return float64(r.push.OperateRecords) }),
+	counter("fusionmq_notify_operate_failures_total", "Of those, refused by the store and tried again. Any rise needs a look at the disk.", func(r *reading) float64 { return float64(r.push.OperateFailures) }),
+	gauge("fusionmq_notify_connections", "Open connections on the Notify port.", func(r *reading) float64 { return float64(r.push.Sessions) }),
+	gauge("fusionmq_notify_members", "Members of groups that are pushed to.", func(r *reading) float64 { return float64(r.push.Members) }),
+	gauge("fusionmq_notify_waiting", "Messages that wait for a member with room.", func(r *reading) float64 { return float64(r.push.Waiting) }),
+	gauge("fusionmq_notify_unanswered", "Messages that wait for an answer.", func(r *reading) float64 { return float64(r.push.Unanswered) }),
+
 	gauge("fusionmq_nameserver_connections", "Open connections on the name server's port.", func(r *reading) float64 { return float64(r.names.Connections) }),
 	counter("fusionmq_nameserver_requests_total", "Requests on the name server's port.", func(r *reading) float64 { return float64(r.names.Requests) }),
 }
@@ -124,15 +146,15 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	a := c.app
-	r := &reading{app: a, bounds: a.store.Bounds(), store: a.store.Stats(), topics: a.store.Topics().Len()}
+	r := &reading{app: a, bounds: a.store.Bounds(), store: a.store.Stats(), push: a.push.Stats(), topics: a.store.Topics().Len()}
 	if a.broker != nil {
 		r.broker = a.broker.Stats()
 	}
 	if a.nameServer != nil {
 		r.names = a.nameServer.Stats()
 	}
-	v := (*adminView)(a)
-	groups := v.groupNames(true)
+	push := a.readPushes()
+	groups := (*adminView)(a).groupNames(true, &push)
 	r.groups = len(groups)
 	for _, n := range numbers {
 		ch <- prometheus.MustNewConstMetric(n.desc, n.kind, n.read(r))
@@ -141,7 +163,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 
 	limit := int(a.live.Load().Metrics.MaxSeries)
 	c.collectTopics(ch, limit)
-	c.collectGroups(ch, limit, v, groups)
+	c.collectGroups(ch, limit, groups, &push)
 	for name, s := range map[string]*telemetry.Series{"rocketmq_messages_in_total": &c.topics, "rocketmq_consumer_lag_messages": &c.lags, "rocketmq_consumer_connections": &c.conn} {
 		ch <- prometheus.MustNewConstMetric(leftOut, prometheus.GaugeValue, float64(s.LeftOut()), name)
 	}
@@ -166,12 +188,12 @@ func (c *collector) collectTopics(ch chan<- prometheus.Metric, limit int) {
 }
 
 // collectGroups reads lag and members of the groups.
-func (c *collector) collectGroups(ch chan<- prometheus.Metric, limit int, v *adminView, names []string) {
+func (c *collector) collectGroups(ch chan<- prometheus.Metric, limit int, names []string, push *pushes) {
 	c.lags.Begin()
 	c.conn.Begin()
-	ps := c.app.readPulls(names)
+	v, pull := (*adminView)(c.app), c.app.readPulls(names)
 	for _, name := range names {
-		g := v.group(name, ps)
+		g := v.group(name, &pull, push)
 		system := strconv.FormatBool(systemGroupName(name))
 		for _, t := range g.Topics {
 			if c.lags.Allow(name+"\x00"+t.Topic, limit) {

@@ -47,5 +47,5 @@ func (a *App) connections() (pull, push int) {
 	if a.broker != nil {
 		pull = a.broker.Stats().Connections
 	}
-	return pull, push
+	return pull, a.push.Stats().Sessions
 }

@@ -11,12 +11,14 @@ import (
 	"github.com/fusionmq/fusionmq/metaq/broker"
 	"github.com/fusionmq/fusionmq/metaq/nameserver"
 	"github.com/fusionmq/fusionmq/metaq/server"
+	"github.com/fusionmq/fusionmq/notify"
 	"github.com/fusionmq/fusionmq/store"
 )
 
 // services are what runs; each is nil before its part has started, and stays nil when the configuration has it off.
 type services struct {
 	store      *store.Store
+	push       *notify.Service
 	names      *nameserver.NameServer
 	nameServer *server.Server // its listener
 	broker     *broker.Broker

@@ -26,7 +26,7 @@ func (a *App) startStore(context.Context) error {
 		PersistInterval: c.Store.PersistInterval,
 		CheckpointBytes: c.Store.CheckpointSize,
 	}
-	a.wirePush(&o)
+	a.makePush(&o)
 	a.store, err = store.Open(o)
 	return err
 }

@@ -91,17 +91,20 @@ func (a *app) groupShow() *cobra.Command {
 
 func (a *app) printGroup(g *admin.Group) error {
 	fmt.Fprintf(a.Out, "%s: %s, %s, lag %s\n", clean(g.Name), clean(g.Mode), one(len(g.Members), "member", "members"), count(g.Lag))
+	if g.Mode == "push" {
+		fmt.Fprintf(a.Out, "%s without an answer yet, %s to be tried again\n", count(int64(g.Unanswered)), count(int64(g.Retries)))
+	}
 	if len(g.Topics) > 0 {
-		t := newTable("TOPIC", "LAG ", "STATE", "RETRIES ")
+		t := newTable("TOPIC", "LAG ", "STATE")
 		for _, x := range g.Topics {
-			state, retries := "", ""
+			state := ""
 			if x.Attached != nil {
-				state, retries = "behind", count(int64(x.Retries))
+				state = "behind"
 				if *x.Attached {
 					state = "attached"
 				}
 			}
-			t.add(clean(x.Topic), count(x.Lag), state, retries)
+			t.add(clean(x.Topic), count(x.Lag), state)
 		}
 		if err := t.write(a.Out); err != nil {
 			return err

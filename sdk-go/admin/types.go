@@ -87,11 +87,13 @@ type NewTopic struct {
 
 // Group is one consumer group, on either front end.
 type Group struct {
-	Name    string       `json:"name"`    // Name
-	Mode    string       `json:"mode"`    // pull or push
-	Lag     int64        `json:"lag"`     // Messages not yet consumed, over all topics. For a push group: what waits, is in flight or is to be tried again; an estimate while the group is behind
-	Topics  []GroupTopic `json:"topics"`  // What it consumes, in order of the topics' names
-	Members []Member     `json:"members"` // Connected clients
+	Name       string       `json:"name"`       // Name
+	Mode       string       `json:"mode"`       // pull or push
+	Lag        int64        `json:"lag"`        // Messages not yet consumed, over all topics. For a push group: what waits, is in flight or is to be tried again; an estimate while the group is behind
+	Retries    int          `json:"retries"`    // Push groups: messages that wait for another attempt
+	Unanswered int          `json:"unanswered"` // Push groups: messages that wait for an answer
+	Topics     []GroupTopic `json:"topics"`     // What it consumes, in order of the topics' names
+	Members    []Member     `json:"members"`    // Connected clients
 }
 
 // GroupTopic is a group's place in one topic.
@@ -99,7 +101,6 @@ type GroupTopic struct {
 	Topic    string `json:"topic"`              // Name of the topic
 	Lag      int64  `json:"lag"`                // Messages not yet consumed
 	Attached *bool  `json:"attached,omitempty"` // Push groups: whether the group keeps up with the end of the topic
-	Retries  int    `json:"retries,omitempty"`  // Push groups: messages that wait for another attempt
 }
 
 // Member is one connected client of a group.

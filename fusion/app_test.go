@@ -1,0 +1,432 @@
+package fusion
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fusionmq/fusionmq/fusion/config"
+	"github.com/fusionmq/fusionmq/fusion/httpapi"
+	"github.com/fusionmq/fusionmq/metaq/remoting"
+)
+
+// netpoll's poller runs for as long as the process.
+var poller = goleak.IgnoreAnyFunction("github.com/cloudwego/netpoll.(*defaultPoll).Wait")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, poller) }
+
+// logged is the log of an App under test.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// load makes a configuration on free ports of loopback; flags override it.
+func load(t *testing.T, data string, flags map[string]string) *config.Loaded {
+	t.Helper()
+	all := map[string]string{
+		"data": data, "nameserver.addr": "127.0.0.1:0", "broker.addr": "127.0.0.1:0", "notify.addr": "127.0.0.1:0", "http.addr": "127.0.0.1:0",
+	}
+	for k, v := range flags {
+		all[k] = v
+	}
+	cfg, err := config.Load(config.Sources{
+		Flags: all,
+		Env:   []string{"FUSIONMQ_STORE_SEGMENT_SIZE=16MiB", "FUSIONMQ_BROKER_NAME=broker-t", "FUSIONMQ_BROKER_CLUSTER=cluster-t"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// start starts an App and stops it at the end of the test.
+func start(t *testing.T, cfg *config.Loaded) (*App, *logged) {
+	t.Helper()
+	log := &logged{}
+	a := New(cfg, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err := a.Start(t.Context()); err != nil {
+		t.Fatalf("Start: %v\n%s", err, log)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // the test's own has ended
+		defer cancel()
+		if err := a.Stop(ctx); err != nil {
+			t.Errorf("Stop: %v\n%s", err, log)
+		}
+		if t.Failed() {
+			t.Logf("log:\n%s", log)
+		}
+	})
+	return a, log
+}
+
+// conn speaks the remoting protocol to one address.
+type conn struct {
+	t  *testing.T
+	nc net.Conn
+}
+
+func dial(t *testing.T, addr string) *conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	return &conn{t, nc}
+}
+
+func (c *conn) call(code int32, fields func(*remoting.Encoder), body []byte) (remoting.Header, []byte) {
+	c.t.Helper()
+	var e remoting.Encoder
+	e.Begin(remoting.Head{Code: code, Opaque: 7})
+	if fields != nil {
+		fields(&e)
+	}
+	if err := e.End(body); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.nc.Write(e.Bytes()); err != nil {
+		c.t.Fatal(err)
+	}
+	frame, err := remoting.ReadFrame(c.nc, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var h remoting.Header
+	answer, err := h.Decode(frame)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return h, answer
+}
+
+func (c *conn) send(topic, text string) remoting.SendResult {
+	c.t.Helper()
+	h := remoting.SendHeader{ProducerGroup: "p", Topic: topic, DefaultTopic: "TBW102", DefaultTopicQueueNums: 4, QueueID: 1, BornTimestamp: 1}
+	resp, _ := c.call(remoting.ReqSendMessageV2, func(e *remoting.Encoder) { h.Write(e, true) }, []byte(text))
+	var r remoting.SendResult
+	if err := r.Read(&resp); resp.Code != 0 || err != nil {
+		c.t.Fatalf("send: code %d %q, %v", resp.Code, resp.Remark, err)
+	}
+	return r
+}
+
+// get asks the administration port; out may be nil.
+func get(t *testing.T, a *App, path string, out any) string {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + a.Listeners()["http"] + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("GET %s = %d %s, %v", path, resp.StatusCode, b, err)
+	}
+	if out != nil {
+		if err := json.Unmarshal(b, out); err != nil {
+			t.Fatalf("GET %s: %v in %s", path, err, b)
+		}
+	}
+	return string(b)
+}
+
+func TestAppServesWhatItSays(t *testing.T) {
+	a, _ := start(t, load(t, t.TempDir(), nil))
+
+	route, body := dial(t, a.Listeners()["nameserver"]).call(remoting.ReqGetRouteInfoByTopic, func(e *remoting.Encoder) { e.String("topic", "TBW102") }, nil)
+	if route.Code != 0 || !strings.Contains(string(body), a.Listeners()["broker"]) {
+		t.Errorf("route: code %d %s, want it to name %s", route.Code, body, a.Listeners()["broker"])
+	}
+	c := dial(t, a.Listeners()["broker"])
+	for i := range 3 {
+		if r := c.send("orders", "one message"); r.QueueID != 1 || r.QueueOffset != int64(i) {
+			t.Errorf("send %d = %+v", i, r)
+		}
+	}
+
+	var s httpapi.Status
+	get(t, a, "/api/v1/status", &s)
+	if !s.Ready || s.Cluster != "cluster-t" || s.Broker != "broker-t" || s.Counts.Topics != 1 || s.Counts.BrokerConnections != 1 || s.Store.MaxPosition < 300 ||
+		s.Listeners["http"] != a.Listeners()["http"] || s.Advertised != a.Listeners()["broker"] || s.PID != os.Getpid() || s.Security != "none" {
+		t.Errorf("status %+v", s)
+	}
+	for _, name := range []string{"nameserver", "broker", "notify", "http"} {
+		if _, err := netip.ParseAddrPort(s.Listeners[name]); err != nil {
+			t.Errorf("listener %s: %v", name, err)
+		}
+	}
+	if _, ok := s.Listeners["fast"]; ok {
+		t.Errorf("the fast port is open beside a broker port that the system chose: %v", s.Listeners)
+	}
+
+	var topics httpapi.TopicPage
+	get(t, a, "/api/v1/topics", &topics)
+	if len(topics.Topics) != 1 || topics.Topics[0] != (httpapi.Topic{Name: "orders", ReadQueues: 4, WriteQueues: 4, Perm: "rw", Durability: "async", Messages: 3}) {
+		t.Errorf("topics %+v", topics)
+	}
+	var topic httpapi.TopicDetail
+	get(t, a, "/api/v1/topics/orders", &topic)
+	if len(topic.Queues) != 1 || topic.Queues[0] != (httpapi.Queue{ID: 1, MaxOffset: 3}) {
+		t.Errorf("topic %+v", topic)
+	}
+	if got := get(t, a, "/readyz", nil); got != "ready\n" {
+		t.Errorf("readyz %q", got)
+	}
+	page := get(t, a, "/metrics", nil)
+	for _, want := range []string{
+		`rocketmq_messages_in_total{cluster="cluster-t",is_system="false",message_type="normal",node_id="broker-t",node_type="broker",topic="orders"} 3`,
+		`fusionmq_store_appends_total{cluster="cluster-t",node_id="broker-t",node_type="broker"} 3`,
+		`fusionmq_broker_connections{cluster="cluster-t",node_id="broker-t",node_type="broker"} 1`,
+		"fusionmq_ready{", "rocketmq_storage_size_bytes{", "go_goroutines ",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	if line := a.ReadyLine(); !strings.HasPrefix(line, "ready nameserver=127.0.0.1:") || !strings.Contains(line, " http="+a.Listeners()["http"]) {
+		t.Errorf("ready line %q", line)
+	}
+	if sum := a.Summary(); !strings.Contains(sum, "everyone who reaches a port may do everything") || !strings.Contains(sum, "clients are told "+a.Listeners()["broker"]) {
+		t.Errorf("summary:\n%s", sum)
+	}
+}
+
+// TestLaw4AcknowledgedMeansKept: what one process has acknowledged, the next one serves.
+func TestLaw4AcknowledgedMeansKept(t *testing.T) {
+	data := t.TempDir()
+	func() {
+		log := &logged{}
+		a := New(load(t, data, nil), Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+		if err := a.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c := dial(t, a.Listeners()["broker"])
+		c.send("kept", "x")
+		_ = c.nc.Close()
+		if err := a.Stop(t.Context()); err != nil {
+			t.Fatalf("Stop: %v\n%s", err, log)
+		}
+		for name, addr := range a.Listeners() {
+			if nc, err := net.Dial("tcp", addr); err == nil {
+				_ = nc.Close()
+				t.Errorf("%s still accepts after Stop", name)
+			}
+		}
+	}()
+	a, log := start(t, load(t, data, nil))
+	if r := dial(t, a.Listeners()["broker"]).send("kept", "y"); r.QueueOffset != 1 {
+		t.Errorf("offset of the second message = %d, want 1", r.QueueOffset)
+	}
+	if !strings.Contains(log.String(), "clean=true") {
+		t.Errorf("the second start did not find a clean end:\n%s", log)
+	}
+}
+
+func TestCreateTopicOverHTTP(t *testing.T) {
+	a, _ := start(t, load(t, t.TempDir(), nil))
+	post := func(body string) (int, string) {
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		resp, err := client.Post("http://"+a.Listeners()["http"]+"/api/v1/topics", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(b)
+	}
+	for _, tc := range []struct {
+		name, give string
+		code       int
+		want       string
+	}{
+		{"defaults", `{"name":"a"}`, 201, `"readQueues":8,"writeQueues":8,"perm":"rw","durability":"async"`},
+		{"all fields", `{"name":"b","queues":2,"perm":"r","durability":"sync"}`, 201, `"readQueues":2,"writeQueues":2,"perm":"r","durability":"sync"`},
+		{"twice", `{"name":"a"}`, 409, `topic \"a\" exists`},
+		{"bad name", `{"name":"a b"}`, 400, `"field":"topic","value":"a b"`},
+		{"no name", `{}`, 400, `"field":"topic"`},
+		{"system", `{"name":"rmq_sys_fusion_x"}`, 403, "belongs to the system"},
+		{"own name of the broker", `{"name":"broker-t"}`, 403, "belongs to the system"},
+		{"too many queues", `{"name":"c","queues":100000}`, 400, `"value":"100000"`},
+		{"fewer than none", `{"name":"c","queues":-1}`, 400, `"value":"-1"`},
+		{"bad perm", `{"name":"c","perm":"x"}`, 400, `"field":"perm"`},
+		{"bad durability", `{"name":"c","durability":"replicated"}`, 400, `"value":"replicated"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, body := post(tc.give)
+			if code != tc.code || !strings.Contains(body, tc.want) {
+				t.Errorf("POST %s = %d %s, want %d and %s", tc.give, code, body, tc.code, tc.want)
+			}
+		})
+	}
+	if a.store.Topics().Get("c") != nil {
+		t.Error("a refused topic was made")
+	}
+	// A topic made here is in the routes at once.
+	if h, _ := dial(t, a.Listeners()["nameserver"]).call(remoting.ReqGetRouteInfoByTopic, func(e *remoting.Encoder) { e.String("topic", "b") }, nil); h.Code != 0 {
+		t.Errorf("route of b: code %d %s", h.Code, h.Remark)
+	}
+	var first, second httpapi.TopicPage
+	get(t, a, "/api/v1/topics?limit=1", &first)
+	get(t, a, "/api/v1/topics?limit=1&after="+first.Next, &second)
+	if len(first.Topics) != 1 || len(second.Topics) != 1 || first.Topics[0].Name != "a" || second.Topics[0].Name != "b" || second.Next != "" {
+		t.Errorf("pages %+v, %+v", first, second)
+	}
+	if all := get(t, a, "/api/v1/topics?system=true&prefix=T", nil); !strings.Contains(all, "TBW102") {
+		t.Errorf("system topics: %s", all)
+	}
+}
+
+func TestStartFailures(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	held := t.TempDir()
+	start(t, load(t, held, nil))
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name  string
+		data  string
+		flags map[string]string
+		want  []string
+	}{
+		{"data of a running process", held, nil, []string{"store: ", "--data", "process " + itoa(os.Getpid())}},
+		{"data of a running process, and its ports", held, map[string]string{"http.addr": taken.Addr().String()}, []string{"store: ", "--data"}},
+		{"taken port", t.TempDir(), map[string]string{"http.addr": taken.Addr().String()}, []string{"http: http.addr is " + taken.Addr().String(), "another process has", "--http-addr", "FUSIONMQ_HTTP_ADDR"}},
+		{"foreign address", t.TempDir(), map[string]string{"nameserver.addr": "192.0.2.1:0"}, []string{"nameserver.addr is 192.0.2.1:0", "no address of this machine"}},
+		{"data is a file", file, nil, []string{"store: ", "file"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			log := &logged{}
+			a := New(load(t, tc.data, tc.flags), Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+			err := a.Start(t.Context())
+			if err == nil {
+				t.Fatalf("Start succeeded: %v", a.Stop(t.Context()))
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("Start = %v\nwant it to contain %q", err, w)
+				}
+			}
+			for name, addr := range a.Listeners() {
+				if nc, err := net.Dial("tcp", addr); err == nil {
+					_ = nc.Close()
+					t.Errorf("%s was left open", name)
+				}
+			}
+		})
+	}
+}
+
+func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
+
+func TestEverythingButHTTPOff(t *testing.T) {
+	a, _ := start(t, load(t, t.TempDir(), map[string]string{"nameserver.addr": "off", "broker.addr": "off", "notify.addr": "off"}))
+	if got := a.Listeners(); len(got) != 1 || got["http"] == "" {
+		t.Errorf("listeners %v", got)
+	}
+	var s httpapi.Status
+	get(t, a, "/api/v1/status", &s)
+	if !s.Ready || s.Advertised != "" {
+		t.Errorf("status %+v", s)
+	}
+	get(t, a, "/api/v1/groups", nil)
+	get(t, a, "/metrics", nil)
+}
+
+func TestFastPort(t *testing.T) {
+	for _, tc := range []struct{ fast, broker, want string }{
+		{"auto", ":10911", ":10909"}, {"auto", "127.0.0.1:0", "off"}, {"auto", "[::1]:3", "[::1]:1"}, {"auto", ":2", "off"}, {"auto", "off", "off"},
+		{"off", ":10911", "off"}, {":7", ":10911", ":7"},
+	} {
+		if got := fastAddr(tc.fast, tc.broker); got != tc.want {
+			t.Errorf("fastAddr(%q, %q) = %q, want %q", tc.fast, tc.broker, got, tc.want)
+		}
+	}
+	a, _ := start(t, load(t, t.TempDir(), map[string]string{"fast.addr": "127.0.0.1:0"}))
+	if r := dial(t, a.Listeners()["fast"]).send("t", "x"); r.QueueOffset != 0 {
+		t.Errorf("send through the fast port = %+v", r)
+	}
+}
+
+// TestAdvertisedToLocalClients: nobody said what clients can reach, so one that came by loopback is told loopback.
+func TestAdvertisedToLocalClients(t *testing.T) {
+	a, _ := start(t, load(t, t.TempDir(), map[string]string{"broker.addr": ":0"}))
+	_, port, _ := net.SplitHostPort(a.Listeners()["broker"])
+	_, body := dial(t, a.Listeners()["nameserver"]).call(remoting.ReqGetRouteInfoByTopic, func(e *remoting.Encoder) { e.String("topic", "TBW102") }, nil)
+	if !strings.Contains(string(body), `"127.0.0.1:`+port+`"`) {
+		t.Errorf("route %s, want 127.0.0.1:%s", body, port)
+	}
+	if a.adv.String() != "*:"+port || a.adv.storeHost.Addr().IsUnspecified() {
+		t.Errorf("advertised %s, store host %s", a.adv, a.adv.storeHost)
+	}
+}
+
+func TestReload(t *testing.T) {
+	data := t.TempDir()
+	log := &logged{}
+	var level slog.LevelVar
+	a := New(load(t, data, nil), Options{Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: &level})), Level: &level})
+	a.Reload(load(t, data, map[string]string{"log.level": "warn", "store.flush": "sync"}))
+	for _, want := range []string{"msg=\"setting changed\" key=log.level from=info to=warn", "msg=\"setting waits for the next start\" key=store.flush now=async then=sync"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("log lacks %s:\n%s", want, log)
+		}
+	}
+	if level.Level() != slog.LevelWarn {
+		t.Errorf("level %v", level.Level())
+	}
+	a.Reload(load(t, data, map[string]string{"log.level": "warn", "store.flush": "sync"}))
+	if n := strings.Count(log.String(), "setting changed"); n != 1 {
+		t.Errorf("a second reload of the same file logged the change again: %d lines", n)
+	}
+}
+
+func TestListenErrorsNameTheKey(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{syscall.EADDRINUSE, "which another process has"}, {syscall.EACCES, "a privilege"}, {syscall.EADDRNOTAVAIL, "no address of this machine"}, {io.EOF, "cannot be opened: EOF"},
+	} {
+		got := (&listenError{name: "notify", addr: ":80", err: tc.err}).Error()
+		if !strings.Contains(got, "notify.addr is :80") || !strings.Contains(got, tc.want) || !strings.Contains(got, "FUSIONMQ_NOTIFY_ADDR") {
+			t.Errorf("%v: %s", tc.err, got)
+		}
+	}
+}
