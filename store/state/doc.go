@@ -1,0 +1,54 @@
+// Package state is the push state of the store: what each group is owed of each message, as the messages and the
+// operate-queue records of the log have made it.
+//
+// Start with [Machine]. It is fed the log in order: [Machine.Message] for each record of a topic that the [Exchange] is
+// interested in, [Machine.Apply] for each operate-queue record. It has no clock, no disk and no goroutine, so the same
+// log gives the same state, whether it is read at once, piece by piece, or from a snapshot on. [AppendOps] and
+// [DecodeOps] are the body of an operate-queue record.
+//
+// # What is owed
+//
+// A group is attached to a topic or not, and the log position of the attach and detach records decides. A message above
+// the attach record is owed by the data queue: it has a share in the window of its topic until it is deleted, retired, or
+// moved to the group's retry line. A message below it is owed by the group's cursor, which costs nothing per message: it
+// is the range from [GroupPosition].Cursor to Attach, or to the end of the log when detached, without what lies between
+// SkipFrom and SkipTo. So each message is owed to a group exactly once.
+//
+// Removing a binding ends what later messages owe. Shares that exist stay (ruling M33), and the cursor goes on through
+// the bindings that held at each message's position, which is why bindings that have ended are kept, in the state and in
+// snapshots, until the cursor has passed their end.
+//
+// Operations that come late, twice, or name what is not there change nothing and are counted ([Stats].Ignored). One is
+// taken on trust: a failure of a message below the attach record, since the cursor may have read it. A repeat is better
+// than a loss.
+//
+// # Memory
+//
+// The window holds 24 bytes a message and one copy of each set of groups. It is bounded because groups that fall behind
+// are detached. Retries are in memory, about 100 bytes each, in this first form of the state; a line on disk follows.
+//
+// # Operate-queue record
+//
+// An ordinary record of topic rmq_sys_fusion_oq, queue 0. Its body, with all numbers as varints (encoding/binary):
+//
+//	version              1 byte, 1
+//	strings              count, then length and bytes of each: topics, groups and expressions of the record
+//	operations           count, then of each
+//	  kind               1 byte, OpKind
+//	  delete             topic, first, last - first
+//	  update             topic, first, count, then of each: group, attempt, due
+//	  retire             topic, group, first, last - first + 1 or 0 when last is 0
+//	  bind, unbind       topic, group, binding kind (1 byte), expression, water mark + 1, flags (bit 0 volatile)
+//	  attach, detach     topic, group
+//	  cursor             topic, group, first
+//
+// Topics, groups and expressions are numbers of strings. first is the signed difference to the first before it in the
+// record (0 at its start), so that a batch of neighbours takes two or three bytes an operation. A version or kind that is
+// not known is an error, never skipped.
+//
+// # Snapshot
+//
+// "FMQSTATE", version 1 (1 byte), then as varints: the address up to which the log is in it, groups, topics with their
+// bindings, positions and window, retry lines; CRC-32C of all before it (4 bytes, little-endian). Equal states have equal
+// snapshots.
+package state

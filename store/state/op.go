@@ -1,0 +1,102 @@
+package state
+
+// OpKind says what an operate-queue entry does to the state. The numbers are on disk and never change meaning.
+//
+// A share is what one group is owed of one message: in the window when a data-queue entry of an attached group holds it,
+// in a retry line when an attempt has failed or the group was detached. No operation touches the shares of groups it does
+// not name, but OpDelete.
+type OpKind uint8
+
+const (
+	OpDelete OpKind = 1 + iota // window shares of Topic with addresses in [First, Last] are done, for all groups; retries stay
+	OpUpdate                   // the share that each group in Failed has of the message at First becomes, or stays, one retry with that attempt and due time; a message read through a cursor gets its retry this way
+	OpRetire                   // Last is 0: the share of Group at First is done, in the window or in its retry line. Last >= First: its window shares of Topic in [First, Last] are done; retries stay
+	OpBind                     // Group has Binding on Topic from this record's address on
+	OpUnbind                   // Group has lost Binding on Topic from this record's address on; what it is owed by then it stays owed
+	OpAttach                   // Group is owed the messages of Topic from this record's address on by the data queue
+	OpDetach                   // Group is owed the messages of Topic from this record's address on by its cursor; its window shares become retries, no attempt counted, due at once
+	OpCursor                   // Group has taken every message of Topic below First through its cursor
+)
+
+// BindingKind is the form of a subscription.
+type BindingKind uint8
+
+const (
+	BindDirect  BindingKind = 1 + iota // Expr is the exact message type
+	BindPattern                        // reserved for a later version
+	BindHeader                         // reserved for a later version
+	BindFanout                         // every message of the topic; Expr is empty
+)
+
+// Binding is one subscription of a group to a topic. Two bindings with equal Kind and Expr are the same one (spec: rulings A02).
+type Binding struct {
+	Kind      BindingKind
+	Expr      string
+	WaterMark int32 // most pushed and unacknowledged messages; -1 is the server's default
+	Volatile  bool  // not persistent: the group is skipped while no machine is connected
+}
+
+// Failed is one target that has to be tried again.
+type Failed struct {
+	Group   string
+	Attempt int32 // attempts made so far
+	Due     int64 // milliseconds since 1970; not before this time
+}
+
+// Op is one entry of an operate-queue record. Fields that the kind does not name must be zero.
+type Op struct {
+	Kind        OpKind
+	Topic       string
+	Group       string
+	First, Last int64 // addresses
+	Binding     Binding
+	Failed      []Failed
+}
+
+// Owed is a message that attached groups are owed: a data-queue entry as the push front end sees it.
+type Owed struct {
+	Topic    string
+	Queue    int32
+	Address  int64
+	Position int64
+	Size     int32
+	Time     int64    // store time, milliseconds since 1970
+	TagsCode int64    // as in the queue entry
+	Targets  []string // group names; messages share the slice, so never change it
+}
+
+// Retry is one target that waits for another attempt.
+type Retry struct {
+	Topic    string
+	Group    string
+	Address  int64
+	Position int64
+	Size     int32 // 0 when it failed while it was read through a cursor; Position is Address then
+	Attempt  int32 // attempts made so far
+	Due      int64 // milliseconds since 1970
+}
+
+// Exchange computes which groups a message is owed to. The push front end implements it; the store calls it from one
+// goroutine, in log order, while it replays and while it runs. It must be a pure function of the calls made to it:
+// no clock, no connections.
+type Exchange interface {
+	// Bind and Unbind apply a binding change made by the record at address at.
+	Bind(at int64, topic, group string, b Binding)
+	Unbind(at int64, topic, group string, b Binding)
+	// Interested says whether any group has a binding on topic; the store asks it before it parses properties.
+	Interested(topic string) bool
+	// Targets appends to dst the groups that a message of this topic and tag is owed to, each once, whatever its attach state.
+	// properties is RocketMQ's encoded text, valid during the call.
+	Targets(dst []string, at int64, topic string, properties []byte) []string
+}
+
+// GroupPosition is where a push group stands on a topic.
+type GroupPosition struct {
+	Attached bool
+	Attach   int64 // address of the attach record, when Attached
+	Cursor   int64 // messages below this address have been taken or became retries; those from here to Attach (detached: to the tail) are owed by the cursor
+
+	// Messages in [SkipFrom, SkipTo) are not the cursor's: the group was attached there before its cursor had come so far.
+	// Equal when there is nothing to skip.
+	SkipFrom, SkipTo int64
+}
