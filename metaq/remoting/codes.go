@@ -31,7 +31,7 @@ const (
 	ReqEndTransaction                       int32 = 37
 	ReqGetConsumerListByGroup               int32 = 38
 	ReqCheckTransactionState                int32 = 39
-	ReqNotifyConsumerIdsChanged             int32 = 40
+	ReqNotifyConsumerIDsChanged             int32 = 40
 	ReqLockBatchMQ                          int32 = 41
 	ReqUnlockBatchMQ                        int32 = 42
 	ReqGetAllConsumerOffset                 int32 = 43
@@ -260,7 +260,7 @@ var requestNames = map[int32]string{
 	ReqEndTransaction:                       "END_TRANSACTION",
 	ReqGetConsumerListByGroup:               "GET_CONSUMER_LIST_BY_GROUP",
 	ReqCheckTransactionState:                "CHECK_TRANSACTION_STATE",
-	ReqNotifyConsumerIdsChanged:             "NOTIFY_CONSUMER_IDS_CHANGED",
+	ReqNotifyConsumerIDsChanged:             "NOTIFY_CONSUMER_IDS_CHANGED",
 	ReqLockBatchMQ:                          "LOCK_BATCH_MQ",
 	ReqUnlockBatchMQ:                        "UNLOCK_BATCH_MQ",
 	ReqGetAllConsumerOffset:                 "GET_ALL_CONSUMER_OFFSET",

@@ -35,7 +35,7 @@ const maxCalls = 1024
 type link interface {
 	// tryWrite writes as much of vs as goes without blocking. A full window is n < len, nil.
 	tryWrite(vs [][]byte) (n int, err error)
-	// write writes all of vs; each 256 KiB of it must be gone within the write timeout.
+	// write writes all of vs, waiting for the peer. It keeps Conn.flushing at the time when the 256 KiB in work were begun.
 	write(vs [][]byte) error
 	// buffered is how many bytes have been read from the socket and wait for the handler.
 	buffered() int
@@ -52,10 +52,11 @@ type Conn struct {
 	local  netip.AddrPort
 	value  atomic.Pointer[any]
 
-	active atomic.Int64 // Now in nanoseconds at the last byte in or out
-	busy   atomic.Bool  // a burst is in work
-	reason atomic.Pointer[error]
-	in     assembler // of the reading goroutine, except its atomics
+	active   atomic.Int64 // Now in nanoseconds at the last byte in or out
+	busy     atomic.Bool  // a burst is in work
+	flushing atomic.Int64 // when the link began to wait for the peer's window, Now in nanoseconds; 0 when it does not
+	reason   atomic.Pointer[error]
+	in       assembler // of the reading goroutine, except its atomics
 
 	out struct {
 		sync.Mutex
@@ -255,11 +256,7 @@ func (c *Conn) drain(block bool) {
 func (c *Conn) written(queue []*Output, size int, err error) {
 	if err != nil {
 		// First cut the socket: the poller may still hold views of the bodies, but can send none of them any more.
-		if errors.Is(err, ErrSlow) {
-			c.slow(err)
-		} else {
-			c.fail(fmt.Errorf("write: %w", err))
-		}
+		c.fail(fmt.Errorf("write: %w", err))
 	} else {
 		c.active.Store(c.srv.cfg.Now().UnixNano())
 		c.srv.count.bytesOut.Add(int64(size))
@@ -405,6 +402,10 @@ func (c *Conn) answered(h *remoting.Header, body []byte) {
 // sweep applies the timeouts.
 func (c *Conn) sweep(now time.Time) {
 	cfg := &c.srv.cfg
+	if since := c.flushing.Load(); since != 0 && now.Sub(time.Unix(0, since)) > cfg.WriteTimeout {
+		c.slow(fmt.Errorf("%w: %d bytes did not go within %v", ErrSlow, flushBytes, cfg.WriteTimeout))
+		return
+	}
 	if c.busy.Load() {
 		if n := c.link.buffered(); n > cfg.MaxInput {
 			c.slow(fmt.Errorf("%w: %d bytes wait", ErrFlood, n))

@@ -120,7 +120,6 @@ func (s *Server) open(fd int, peer unix.Sockaddr) {
 	l.mu.Lock()
 	l.np = np
 	l.mu.Unlock()
-	_ = np.SetWriteTimeout(s.cfg.WriteTimeout)
 	// The close callback first: netpoll runs what it knows when the peer closes, and until there is an OnRequest it leaves
 	// closing to us.
 	_ = np.AddCloseCallback(func(netpoll.Connection) error {
@@ -246,13 +245,12 @@ func (l *pollLink) write(vs [][]byte) error {
 	}
 	w := np.Writer()
 	pending := 0
+	// netpoll's own write timeout needs a remote address, which a connection made from a descriptor does not have, and a timer.
+	defer l.c.flushing.Store(0)
 	flush := func() error {
 		pending = 0
-		err := w.Flush()
-		if errors.Is(err, netpoll.ErrWriteTimeout) {
-			return fmt.Errorf("%w: %d bytes did not go within %v", ErrSlow, flushBytes, l.c.srv.cfg.WriteTimeout)
-		}
-		return err
+		l.c.flushing.Store(l.c.srv.cfg.Now().UnixNano())
+		return w.Flush()
 	}
 	for _, v := range vs {
 		for len(v) > 0 {

@@ -2,10 +2,15 @@ package server_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,4 +118,530 @@ func TestRequestsAreAnsweredWithTheirOpaqueAndBody(t *testing.T) {
 			t.Fatalf("got %+v %q", h, body)
 		}
 	}
+}
+
+// clock is a clock and a tick that tests turn by hand.
+type clock struct {
+	now  atomic.Int64
+	tick chan time.Time
+}
+
+func newClock() *clock {
+	c := &clock{tick: make(chan time.Time)}
+	c.now.Store(time.Now().UnixNano())
+	return c
+}
+
+func (c *clock) set(cfg *server.Config) {
+	cfg.Now = func() time.Time { return time.Unix(0, c.now.Load()) }
+	cfg.Tick = func() (<-chan time.Time, func()) { return c.tick, func() {} }
+}
+
+// pass lets time pass and returns when the timeouts have been looked at.
+func (c *clock) pass(d time.Duration) {
+	c.now.Add(int64(d))
+	c.tick <- time.Time{}
+	c.tick <- time.Time{} // taken only after the sweep of the first
+}
+
+// until waits for something that happens without us.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited 10 s for %s", what)
+		}
+	}
+}
+
+func TestWhatArrivedTogetherIsHandledTogether(t *testing.T) {
+	first, release := make(chan struct{}), make(chan struct{})
+	var calls []int
+	s := start(t, server.Config{Handler: server.HandlerFunc(func(b *server.Burst) {
+		calls = append(calls, len(b.Requests))
+		if len(calls) == 1 {
+			close(first)
+			<-release
+		}
+		echo(b)
+	})})
+	c := dial(t, s)
+	c.send(request(10, 0, "", nil))
+	<-first
+	var all []byte
+	for i := range int32(64) {
+		all = append(all, request(10, i+1, "", nil)...)
+	}
+	c.send(all)
+	s.Conns(func(c *server.Conn) {
+		until(t, "netpoll to read the rest", func() bool { return server.Buffered(c) == len(all) })
+	})
+	close(release)
+	for i := range int32(65) {
+		if h, _ := c.read(); h.Opaque != i {
+			t.Fatalf("answer %d is for %d", i, h.Opaque)
+		}
+	}
+	if len(calls) != 2 || calls[1] != 64 {
+		t.Errorf("bursts of %v, want 1 and 64", calls)
+	}
+}
+
+func TestHostileClientsAreCutOffAndOthersServed(t *testing.T) { // faults REM-01, REM-03
+	var logs syncBuffer
+	clk := newClock()
+	cfg := server.Config{Handler: server.HandlerFunc(echo), Log: slog.New(slog.NewTextHandler(&logs, nil))}
+	clk.set(&cfg)
+	s := start(t, cfg)
+	good := dial(t, s)
+	for i, tc := range []struct{ name, give, log string }{
+		{"HTTP", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "looks like HTTP"},
+		{"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "looks like HTTP/2"},
+		{"TLS hello", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "looks like TLS"},
+		{"PROXY", "PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n", "PROXY protocol"},
+		{"SSH", "SSH-2.0-x\r\n", "SSH"},
+		{"16 MiB and one byte", "\x00\xff\xff\xfd\x00\x00\x00\x00", "larger than"},
+		{"length 2", "\x00\x00\x00\x02\x00\x00", "length word 2"},
+		{"length 4, no header", "\x00\x00\x00\x04\x00\x00\x00\x00", "JSON header"},
+		{"unknown serialize type", "\x00\x00\x00\x08\x7f\x00\x00\x04null", "serialize type 127"},
+		{"header longer than the frame", "\x00\x00\x00\x08\x00\x00\x00\x09null", "header length 9"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := dial(t, s)
+			c.send([]byte(tc.give))
+			if !c.gone() {
+				t.Fatal("the connection is still open")
+			}
+			until(t, "the log line", func() bool { return strings.Contains(logs.String(), tc.log) })
+			if n := strings.Count(logs.String(), c.LocalAddr().String()); n != 1 {
+				t.Errorf("%d log lines about the connection, want 1:\n%s", n, logs.String())
+			}
+			good.send(request(10, int32(i), "x", nil))
+			if h, _ := good.read(); h.Opaque != int32(i) {
+				t.Error("the good client got another's answer")
+			}
+			clk.pass(0) // refills the log's allowance
+		})
+	}
+	st := s.Stats()
+	if st.Foreign != 5 || st.Malformed != 5 {
+		t.Errorf("%d foreign and %d malformed, want 5 and 5", st.Foreign, st.Malformed)
+	}
+}
+
+func TestManyBadConnectionsDoNotFloodTheLog(t *testing.T) {
+	var logs syncBuffer
+	clk := newClock()
+	cfg := server.Config{Handler: server.HandlerFunc(echo), Log: slog.New(slog.NewTextHandler(&logs, nil))}
+	clk.set(&cfg)
+	s := start(t, cfg)
+	for range 50 {
+		c := dial(t, s)
+		c.send([]byte("GET / HTTP/1.1\r\n\r\n"))
+		c.gone()
+		c.Close()
+	}
+	until(t, "all to be counted", func() bool { return s.Stats().Foreign == 50 })
+	clk.pass(0)
+	if n := strings.Count(logs.String(), "\n"); n != 6 || !strings.Contains(logs.String(), "lines=45") {
+		t.Errorf("%d lines, want 5 and one that counts the rest:\n%s", n, logs.String())
+	}
+}
+
+func TestSilentClientsAreClosedInTime(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		give string
+		wait time.Duration
+		want error
+	}{
+		{"half a length word", "\x00\x00", 15 * time.Second, server.ErrPartial},
+		{"half a frame", string(request(10, 1, "x", nil)[:20]), 15 * time.Second, server.ErrPartial},
+		{"nothing", "", 120 * time.Second, server.ErrIdle},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			clk := newClock()
+			closed := make(chan error, 1)
+			cfg := server.Config{Handler: server.HandlerFunc(echo), Closed: func(_ *server.Conn, why error) { closed <- why }}
+			clk.set(&cfg)
+			s := start(t, cfg)
+			c := dial(t, s)
+			c.send(request(10, 0, "", nil)) // so that the connection is there
+			c.read()
+			c.send([]byte(tc.give))
+			until(t, "the bytes", func() bool { return s.Stats().BytesIn == int64(len(request(10, 0, "", nil))+len(tc.give)) })
+			clk.pass(tc.wait - time.Second)
+			select {
+			case why := <-closed:
+				t.Fatalf("closed early: %v", why)
+			default:
+			}
+			clk.pass(2 * time.Second)
+			if why := <-closed; !errors.Is(why, tc.want) {
+				t.Errorf("closed because %v, want %v", why, tc.want)
+			}
+			if !c.gone() {
+				t.Error("still open")
+			}
+			if n := s.Stats().TimedOut; n != 1 {
+				t.Errorf("%d timed out, want 1", n)
+			}
+		})
+	}
+}
+
+func TestAByteNowAndThenDoesNotHoldAFrameOpenForEver(t *testing.T) {
+	clk := newClock()
+	closed := make(chan error, 1)
+	cfg := server.Config{Handler: server.HandlerFunc(echo), Closed: func(_ *server.Conn, why error) { closed <- why }}
+	clk.set(&cfg)
+	s := start(t, cfg)
+	c := dial(t, s)
+	frame := request(10, 1, "x", make([]byte, 100))
+	for i := range 20 {
+		n := s.Stats().BytesIn
+		if _, err := c.Write(frame[i : i+1]); err != nil {
+			break
+		}
+		select {
+		case why := <-closed:
+			if i < 10 || !errors.Is(why, server.ErrPartial) {
+				t.Fatalf("closed after %d bytes because %v", i, why)
+			}
+			return
+		default:
+		}
+		if !eventually(func() bool { return s.Stats().BytesIn == n+1 || s.Stats().TimedOut == 1 }) {
+			t.Fatal("byte did not arrive")
+		}
+		clk.pass(10 * time.Second)
+	}
+	if why := <-closed; !errors.Is(why, server.ErrPartial) {
+		t.Errorf("closed because %v", why)
+	}
+}
+
+func eventually(ok func() bool) bool {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if ok() {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAClientThatDoesNotReadIsClosedAndItsBodiesReleased(t *testing.T) {
+	body := make([]byte, 1<<20)
+	var released, asked atomic.Int64
+	closed := make(chan error, 1)
+	s := start(t, server.Config{
+		WriteTimeout: 200 * time.Millisecond,
+		Closed:       func(_ *server.Conn, why error) { closed <- why },
+		Handler: server.HandlerFunc(func(b *server.Burst) {
+			for i := range b.Requests {
+				asked.Add(1)
+				b.Reply(&b.Requests[i], 0, "")
+				b.EndParts([][]byte{body}, func() { released.Add(1) })
+			}
+		}),
+	})
+	c := dial(t, s)
+	for i := range int32(64) {
+		if _, err := c.Write(request(11, i, "", nil)); err != nil {
+			break
+		}
+	}
+	if why := <-closed; !errors.Is(why, server.ErrSlow) {
+		t.Errorf("closed because %v, want ErrSlow", why)
+	}
+	until(t, "all bodies to be released", func() bool { return released.Load() == asked.Load() })
+	if n := s.Stats().Slow; n != 1 {
+		t.Errorf("%d slow, want 1", n)
+	}
+}
+
+func TestASenderIsNotBlockedByAClientThatDoesNotRead(t *testing.T) {
+	conns := make(chan *server.Conn, 1)
+	closed := make(chan error, 1)
+	s := start(t, server.Config{
+		MaxPending: 1 << 20,
+		Opened:     func(c *server.Conn) { conns <- c },
+		Closed:     func(_ *server.Conn, why error) { closed <- why },
+		Handler:    server.HandlerFunc(echo),
+	})
+	dial(t, s)
+	c := <-conns
+	body, sent := make([]byte, 64<<10), 0
+	for ; sent < 1000; sent++ { // far more than sockets hold
+		if err := c.Oneway(remoting.ReqNotifyConsumerIDsChanged, nil, body); err != nil {
+			break
+		}
+	}
+	if sent == 1000 {
+		t.Fatal("64 MiB were accepted for a client that reads nothing")
+	}
+	if why := <-closed; !errors.Is(why, server.ErrSlow) {
+		t.Errorf("closed because %v, want ErrSlow", why)
+	}
+}
+
+func TestAClientThatSendsFasterThanItIsHandledIsCutOff(t *testing.T) {
+	clk := newClock()
+	release := make(chan struct{})
+	closed := make(chan error, 1)
+	cfg := server.Config{
+		MaxInput: 1 << 20,
+		Closed:   func(_ *server.Conn, why error) { closed <- why },
+		Handler:  server.HandlerFunc(func(b *server.Burst) { <-release; echo(b) }),
+	}
+	clk.set(&cfg)
+	s := start(t, cfg)
+	c := dial(t, s)
+	frame := request(10, 1, "", make([]byte, 64<<10))
+	for range 32 {
+		c.send(frame)
+	}
+	var conn *server.Conn
+	s.Conns(func(c *server.Conn) { conn = c })
+	until(t, "more than MaxInput to wait", func() bool { return server.Buffered(conn) > 1<<20 })
+	clk.pass(0)
+	// The peer cannot send any more, although the handler is still at work.
+	until(t, "the peer to be cut off", func() bool { _, err := c.Write(frame); return err != nil })
+	close(release)
+	if why := <-closed; !errors.Is(why, server.ErrFlood) {
+		t.Errorf("closed because %v, want ErrFlood", why)
+	}
+}
+
+func TestHeldRequestsAreAnsweredLaterFromAnywhere(t *testing.T) {
+	type held struct {
+		c  *server.Conn
+		to remoting.ReplyTo
+	}
+	holds := make(chan held, 100)
+	s := start(t, server.Config{Handler: server.HandlerFunc(func(b *server.Burst) {
+		for i := range b.Requests {
+			holds <- held{b.Conn, b.Hold(&b.Requests[i])}
+		}
+	})})
+	c := dial(t, s)
+	for i := range int32(100) {
+		c.send(request(11, i, "", nil))
+	}
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			h := <-holds
+			o := server.NewOutput()
+			o.Response(h.to, remoting.RespPullNotFound, "nothing")
+			if err := o.End(nil); err != nil {
+				t.Error(err)
+			}
+			if err := h.c.Send(o); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	seen := map[int32]bool{}
+	for range 100 {
+		h, _ := c.read()
+		if seen[h.Opaque] || h.Code != remoting.RespPullNotFound {
+			t.Fatalf("got %+v", h)
+		}
+		seen[h.Opaque] = true
+	}
+}
+
+func TestARequestNobodyAnswersIsAnsweredByTheServer(t *testing.T) {
+	s := start(t, server.Config{Handler: server.HandlerFunc(func(*server.Burst) {})})
+	c := dial(t, s)
+	c.send(request(10, 5, "", nil))
+	if h, _ := c.read(); h.Code != remoting.RespSystemError || h.Opaque != 5 || h.Remark != "no answer to SEND_MESSAGE" {
+		t.Errorf("got %+v", h)
+	}
+}
+
+func TestRequestsToTheClient(t *testing.T) {
+	conns := make(chan *server.Conn, 1)
+	s := start(t, server.Config{Handler: server.HandlerFunc(echo), Opened: func(c *server.Conn) { c.SetValue("mine"); conns <- c }})
+	c := dial(t, s)
+	conn := <-conns
+	if conn.Value() != "mine" || conn.Remote().String() != c.LocalAddr().String() || conn.Local() != s.Addr() {
+		t.Errorf("value %v, remote %v, local %v", conn.Value(), conn.Remote(), conn.Local())
+	}
+	if err := conn.Oneway(remoting.ReqNotifyConsumerIDsChanged, func(e *remoting.Encoder) { e.String("consumerGroup", "G") }, nil); err != nil {
+		t.Fatal(err)
+	}
+	if h, _ := c.read(); h.Code != 40 || !h.Oneway() || h.Response() || h.Get("consumerGroup") != "G" {
+		t.Errorf("got %+v", h)
+	}
+	done := make(chan error, 1)
+	go func() {
+		r, err := conn.Call(context.Background(), remoting.ReqGetConsumerRunningInfo, nil, []byte("q"))
+		if err == nil && string(r.Body) != "a" {
+			err = errors.New("wrong body " + string(r.Body))
+		}
+		done <- err
+	}()
+	h, body := c.read()
+	if h.Code != 307 || h.Oneway() || string(body) != "q" {
+		t.Errorf("got %+v", h)
+	}
+	var e remoting.Encoder
+	e.Response(h.ReplyTo(), 0, "")
+	_ = e.End([]byte("a"))
+	c.send(e.Bytes())
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := conn.Call(ctx, 307, nil, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
+	var opened, closed atomic.Int64
+	s := start(t, server.Config{
+		Handler: server.HandlerFunc(echo),
+		Opened:  func(*server.Conn) { opened.Add(1) },
+		Closed:  func(*server.Conn, error) { closed.Add(1) },
+	})
+	for i := range 1000 {
+		c, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch i % 4 {
+		case 1: // half a frame
+			_, _ = c.Write([]byte{0, 0, 1})
+		case 2: // a request whose answer is not read
+			_, _ = c.Write(request(10, 1, "", nil))
+		case 3: // a reset
+			_ = c.(*net.TCPConn).SetLinger(0)
+		}
+		c.Close()
+	}
+	until(t, "all to be closed", func() bool { return closed.Load() == 1000 && s.Stats().Connections == 0 })
+	if opened.Load() != 1000 {
+		t.Errorf("%d opened", opened.Load())
+	}
+}
+
+func TestConnectionsBeyondTheLimitAreRefused(t *testing.T) {
+	s := start(t, server.Config{Handler: server.HandlerFunc(echo), MaxConns: 2})
+	a, b := dial(t, s), dial(t, s)
+	for _, c := range []*client{a, b} {
+		c.send(request(10, 1, "", nil))
+		c.read()
+	}
+	if over := dial(t, s); !over.gone() {
+		t.Error("a third connection stays open")
+	}
+	a.Close()
+	until(t, "room", func() bool { return s.Stats().Connections == 1 })
+	c := dial(t, s)
+	c.send(request(10, 1, "", nil))
+	c.read()
+	if n := s.Stats().Refused; n != 1 {
+		t.Errorf("%d refused, want 1", n)
+	}
+}
+
+func TestShutdownLetsWorkFinish(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	s, err := server.Listen("127.0.0.1:0", server.Config{Log: slog.New(slog.DiscardHandler), Handler: server.HandlerFunc(func(b *server.Burst) {
+		close(entered)
+		<-release
+		echo(b)
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle, working := dial(t, s), dial(t, s)
+	working.send(request(10, 7, "", []byte("x")))
+	<-entered
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(context.Background()) }()
+	if !idle.gone() {
+		t.Error("an idle connection is still open")
+	}
+	select {
+	case <-done:
+		t.Fatal("Shutdown did not wait for the burst in work")
+	default:
+	}
+	close(release)
+	if h, body := working.read(); h.Opaque != 7 || string(body) != "x" {
+		t.Errorf("got %+v", h)
+	}
+	if !working.gone() {
+		t.Error("still open")
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if c, err := net.Dial("tcp", s.Addr().String()); err == nil {
+		c.Close()
+		t.Error("still accepting")
+	}
+	if err := s.Shutdown(context.Background()); err != nil {
+		t.Errorf("second Shutdown: %v", err)
+	}
+}
+
+func TestShutdownIsBounded(t *testing.T) {
+	entered, gone := make(chan struct{}), make(chan struct{})
+	s, err := server.Listen("127.0.0.1:0", server.Config{
+		Log:     slog.New(slog.DiscardHandler),
+		Handler: server.HandlerFunc(func(b *server.Burst) { close(entered); <-gone }),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, s)
+	c.send(request(10, 7, "", nil))
+	<-entered
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(ctx) }()
+	cancel()
+	if !c.gone() { // cut off although the handler is at work
+		t.Error("still open")
+	}
+	close(gone)
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for want, cfg := range map[string]server.Config{
+		"Handler":      {},
+		"MaxConns":     {Handler: server.HandlerFunc(echo), MaxConns: -1},
+		"WriteTimeout": {Handler: server.HandlerFunc(echo), WriteTimeout: -1},
+	} {
+		if _, err := server.Listen("127.0.0.1:0", cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want one about %s", err, want)
+		}
+	}
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }
