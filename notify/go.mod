@@ -2,13 +2,19 @@ module github.com/fusionmq/fusionmq/notify
 
 go 1.26.0
 
-require github.com/fusionmq/fusionmq/store v0.0.0
+require (
+	github.com/cloudwego/netpoll v0.7.2
+	github.com/fusionmq/fusionmq/store v0.0.0
+	github.com/google/go-cmp v0.7.0
+	go.uber.org/goleak v1.3.0
+	golang.org/x/sys v0.50.0
+	google.golang.org/protobuf v1.36.12
+	pgregory.net/rapid v1.3.0
+)
 
 require (
-	github.com/google/go-cmp v0.7.0 // indirect
-	go.uber.org/goleak v1.3.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
-	pgregory.net/rapid v1.3.0 // indirect
+	github.com/bytedance/gopkg v0.1.1 // indirect
+	github.com/cloudwego/gopkg v0.1.4 // indirect
 )
 
 replace github.com/fusionmq/fusionmq/store => ../store

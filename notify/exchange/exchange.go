@@ -13,13 +13,14 @@
 package exchange
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sync"
 
+	"github.com/fusionmq/fusionmq/notify/mapping"
+	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/state"
 )
 
@@ -37,6 +38,7 @@ type Exchange struct {
 	mu struct {
 		sync.RWMutex
 		topics map[string]*topic
+		groups map[string][]string // group -> sorted topics that it has a history on
 	}
 }
 
@@ -60,14 +62,15 @@ type Span struct {
 
 // History is what one group has been bound to on one topic. It is immutable; a change makes a new one.
 type History struct {
-	spans []Span // ended ones first come first, no order promised
-	tags  bool   // whether Match looks at the tag
+	group string
+	spans []Span
 }
 
 // New returns an exchange without bindings.
 func New() *Exchange {
 	x := &Exchange{}
 	x.mu.topics = make(map[string]*topic)
+	x.mu.groups = make(map[string][]string)
 	return x
 }
 
@@ -103,7 +106,7 @@ func (x *Exchange) Bind(at int64, topicName, group string, b state.Binding) {
 	} else {
 		spans = append(spans, Span{Binding: b, Since: at, Until: Forever})
 	}
-	t.setLocked(group, spans)
+	x.setLocked(topicName, group, spans)
 }
 
 // Unbind applies a removal made by the record at address at. Removing what is not there changes nothing.
@@ -126,7 +129,7 @@ func (x *Exchange) Unbind(at int64, topicName, group string, b state.Binding) {
 	} else {
 		spans[i].Until = at
 	}
-	t.setLocked(group, spans)
+	x.setLocked(topicName, group, spans)
 }
 
 // Forget drops ended bindings of a group that no message at or above address below can be matched by. The service calls
@@ -142,7 +145,7 @@ func (x *Exchange) Forget(topicName, group string, below int64) {
 	if !slices.ContainsFunc(old, func(s Span) bool { return s.Until <= below }) {
 		return
 	}
-	t.setLocked(group, slices.DeleteFunc(slices.Clone(old), func(s Span) bool { return s.Until <= below }))
+	x.setLocked(topicName, group, slices.DeleteFunc(slices.Clone(old), func(s Span) bool { return s.Until <= below }))
 }
 
 // Interested says whether any group has a binding on the topic now.
@@ -155,16 +158,23 @@ func (x *Exchange) Interested(topicName string) bool {
 
 // Targets appends the groups that a message is owed to, each once. at is the message's address, above every address
 // that was given to Bind and Unbind before.
-func (x *Exchange) Targets(dst []string, at int64, topicName string, properties []byte) []string {
+func (x *Exchange) Targets(dst []string, at int64, topicName string, props []byte) []string {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	t := x.mu.topics[topicName]
 	if t == nil {
 		return dst
 	}
+	tag, only := properties(props)
+	if only != nil {
+		if t.groups[string(only)].now(tag) {
+			dst = append(dst, string(only))
+		}
+		return dst
+	}
 	dst = append(dst, t.fanout...)
 	if len(t.direct) > 0 {
-		dst = append(dst, t.direct[string(Tag(properties))]...)
+		dst = append(dst, t.direct[string(tag)]...)
 	}
 	return dst
 }
@@ -179,6 +189,13 @@ func (x *Exchange) History(topicName, group string) *History {
 	return nil
 }
 
+// Topics lists the topics that a group has or had bindings on, in order.
+func (x *Exchange) Topics(group string) []string {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return slices.Clone(x.mu.groups[group])
+}
+
 // Len is the number of groups that are known on a topic.
 func (x *Exchange) Len(topicName string) int {
 	x.mu.RLock()
@@ -189,37 +206,37 @@ func (x *Exchange) Len(topicName string) int {
 	return 0
 }
 
-// Match tells whether a message at address at with this tag is owed to the group.
-func (h *History) Match(at int64, tag []byte) bool {
-	if h == nil {
-		return false
-	}
-	for i := range h.spans {
-		s := &h.spans[i]
-		if s.Since <= at && at < s.Until && (s.Kind == state.BindFanout || s.Kind == state.BindDirect && s.Expr == string(tag)) {
-			return true
-		}
-	}
-	return false
-}
+// Match tells whether a message at address at with these properties is owed to the group.
+func (h *History) Match(at int64, props []byte) bool { return h.match(at, props, false) }
 
 // Persistent is Match through bindings that are persistent only.
-func (h *History) Persistent(at int64, tag []byte) bool {
+func (h *History) Persistent(at int64, props []byte) bool { return h.match(at, props, true) }
+
+func (h *History) match(at int64, props []byte, persistent bool) bool {
 	if h == nil {
+		return false
+	}
+	tag, only := properties(props)
+	if only != nil && string(only) != h.group {
 		return false
 	}
 	for i := range h.spans {
 		s := &h.spans[i]
-		if !s.Volatile && s.Since <= at && at < s.Until && (s.Kind == state.BindFanout || s.Kind == state.BindDirect && s.Expr == string(tag)) {
+		if s.Since <= at && at < s.Until && s.matches(tag) && !(persistent && s.Volatile) {
 			return true
 		}
 	}
 	return false
 }
 
-// NeedsTag tells whether Match looks at the tag at all; a caller that has to read the message to know the tag can
-// spare itself that when it is false.
-func (h *History) NeedsTag() bool { return h != nil && h.tags }
+// now is Match at the end of the log.
+func (h *History) now(tag []byte) bool {
+	return h != nil && slices.ContainsFunc(h.spans, func(s Span) bool { return s.Until == Forever && s.matches(tag) })
+}
+
+func (s *Span) matches(tag []byte) bool {
+	return s.Kind == state.BindFanout || s.Kind == state.BindDirect && s.Expr == string(tag)
+}
 
 // Live appends the bindings that hold now.
 func (h *History) Live(dst []state.Binding) []state.Binding {
@@ -234,6 +251,37 @@ func (h *History) Live(dst []state.Binding) []state.Binding {
 	return dst
 }
 
+// First is the lowest address that any of the bindings matches, Forever without one: nothing below needs to be read.
+func (h *History) First() int64 {
+	first := int64(Forever)
+	if h != nil {
+		for _, s := range h.spans {
+			first = min(first, s.Since)
+		}
+	}
+	return first
+}
+
+// Volatile lists the bindings that hold and are not persistent.
+func (h *History) Volatile() []Span {
+	if h == nil {
+		return nil
+	}
+	var vs []Span
+	for _, s := range h.spans {
+		if s.Volatile && s.Until == Forever {
+			vs = append(vs, s)
+		}
+	}
+	return vs
+}
+
+// Matches tells whether the span matches a message at address at with these properties.
+func (s *Span) Matches(at int64, props []byte) bool {
+	tag, _ := properties(props)
+	return s.Since <= at && at < s.Until && s.matches(tag)
+}
+
 // Len is the number of bindings, ended ones included.
 func (h *History) Len() int {
 	if h == nil {
@@ -243,16 +291,22 @@ func (h *History) Len() int {
 }
 
 // setLocked replaces a group's spans and brings the index up to date with them.
-func (t *topic) setLocked(group string, spans []Span) {
+func (x *Exchange) setLocked(topicName, group string, spans []Span) {
+	t := x.mu.topics[topicName]
 	t.unindexLocked(group)
 	if len(spans) == 0 {
 		delete(t.groups, group)
+		if left := remove(x.mu.groups[group], topicName); len(left) > 0 {
+			x.mu.groups[group] = left
+		} else {
+			delete(x.mu.groups, group)
+		}
 		return
 	}
-	h := &History{spans: spans}
+	x.mu.groups[group] = insert(x.mu.groups[group], topicName)
+	h := &History{group: group, spans: spans}
 	all := false
 	for _, s := range spans {
-		h.tags = h.tags || s.Kind != state.BindFanout
 		all = all || s.Until == Forever && s.Kind == state.BindFanout
 	}
 	t.groups[group] = h
@@ -308,24 +362,18 @@ func remove(list []string, name string) []string {
 	return slices.Delete(list, i, i+1)
 }
 
-var tagName = []byte("TAGS\x01")
-
-// Tag finds the message type in RocketMQ's encoded properties: the value of the first TAGS, nil when there is none.
-// The result is part of properties.
-func Tag(properties []byte) []byte {
-	rest := properties
-	for {
-		i := bytes.Index(rest, tagName)
-		if i < 0 {
-			return nil
+// properties reads what the exchange looks at out of encoded properties, in one pass: the message type, and the one group
+// that the sender restricted delivery to (targetGroup, spec/notify.md 1.2). The last entry of a name wins, as everywhere.
+func properties(props []byte) (tag, only []byte) {
+	for name, value := range record.Properties(props) {
+		switch {
+		case len(name) == len(record.PropTags) && string(name) == record.PropTags:
+			tag = value
+		case len(name) == len(targetName) && string(name) == targetName:
+			only = value
 		}
-		if i == 0 || rest[i-1] == 2 {
-			value := rest[i+len(tagName):]
-			if end := bytes.IndexByte(value, 2); end >= 0 {
-				value = value[:end]
-			}
-			return value
-		}
-		rest = rest[i+len(tagName):] // "XTAGS": a name that only ends so, or a value that holds it
 	}
+	return tag, only
 }
+
+const targetName = mapping.PrefixField + "target"

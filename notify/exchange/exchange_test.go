@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/fusionmq/fusionmq/notify/mapping"
 	"github.com/fusionmq/fusionmq/store/state"
 )
 
@@ -67,7 +68,7 @@ func TestCursorMatchesThroughTheBindingsOfTheMessagesPosition(t *testing.T) {
 		{99, "a", false}, {100, "a", true}, {199, "a", true}, {200, "a", false}, {400, "a", false},
 		{199, "b", false}, {300, "b", true}, {1 << 40, "b", true},
 	} {
-		if got := h.Match(tc.at, []byte(tc.tag)); got != tc.want {
+		if got := h.Match(tc.at, props(tc.tag)); got != tc.want {
 			t.Errorf("Match(%d, %q) = %v, want %v", tc.at, tc.tag, got, tc.want)
 		}
 	}
@@ -98,18 +99,22 @@ func TestCheckNamesTheKind(t *testing.T) {
 	}
 }
 
-func TestTag(t *testing.T) {
-	for give, want := range map[string]string{
-		"":                               "",
-		"TAGS\x01a\x02":                  "a",
-		"TAGS\x01a":                      "a",
-		"X\x01TAGS\x02TAGS\x01b\x02":     "b",
-		"XTAGS\x01a\x02":                 "",
-		"XTAGS\x01a\x02TAGS\x01\x02":     "",
-		"K\x01v\x02TAGS\x01c\x02Z\x01\x02": "c",
+func TestSenderCanRestrictDeliveryToOneGroup(t *testing.T) {
+	x := New()
+	x.Bind(1, "T", "a", fanout())
+	x.Bind(2, "T", "b", direct("paid"))
+	for _, tc := range []struct {
+		only string
+		want []string
+	}{
+		{"a", []string{"a"}}, {"b", []string{"b"}}, {"c", nil},
 	} {
-		if got := string(Tag([]byte(give))); got != want {
-			t.Errorf("Tag(%q) = %q, want %q", give, got, want)
+		p := append(props("paid"), mapping.PrefixField+"target\x01"+tc.only+"\x02"...)
+		if got := x.Targets(nil, 9, "T", p); !cmp.Equal(got, tc.want) {
+			t.Errorf("Targets for %q only = %q, want %q", tc.only, got, tc.want)
+		}
+		if got := x.History("T", "a").Match(9, p); got != (tc.only == "a") {
+			t.Errorf("group a matches a message for %q only: %v", tc.only, got)
 		}
 	}
 }
@@ -177,7 +182,7 @@ func TestLaw1TargetsAreAFunctionOfTheLog(t *testing.T) {
 		}
 		for _, m := range sent {
 			for _, g := range groups {
-				if got, want := x.History("T", g).Match(m.at, []byte(m.tag)), naive(calls, m.at, g, m.tag); got != want {
+				if got, want := x.History("T", g).Match(m.at, props(m.tag)), naive(calls, m.at, g, m.tag); got != want {
 					t.Fatalf("History(%s).Match(%d, %s) = %v, want %v", g, m.at, m.tag, got, want)
 				}
 			}

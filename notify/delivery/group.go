@@ -1,0 +1,545 @@
+package delivery
+
+import (
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Config holds the numbers of delivery. The zero value of a field means its default.
+type Config struct {
+	AckTimeout    time.Duration   // wait for an answer when the message asks for none of its own. Default 5 s
+	LateKeep      time.Duration   // how long after a timeout an answer is still honoured. Default 60 s
+	DetachBacklog int             // most messages of a topic that may wait in an attached group. Default 10,000
+	WaterMark     int             // most unanswered messages of a binding that states none. Default 10,000
+	Linger        time.Duration   // how long an acknowledgement may wait for those of other groups. Default 250 ms
+	Rand          func(n int) int // a number in [0, n). Default math/rand/v2
+}
+
+func (c Config) withDefaults() Config {
+	if c.AckTimeout == 0 {
+		c.AckTimeout = 5 * time.Second
+	}
+	if c.LateKeep == 0 {
+		c.LateKeep = time.Minute
+	}
+	if c.DetachBacklog == 0 {
+		c.DetachBacklog = 10_000
+	}
+	if c.WaterMark == 0 {
+		c.WaterMark = 10_000
+	}
+	if c.Linger == 0 {
+		c.Linger = 250 * time.Millisecond
+	}
+	if c.Rand == nil {
+		c.Rand = rand.IntN
+	}
+	return c
+}
+
+// Never is a deadline that does not come.
+const Never = math.MaxInt64
+
+// Counts are a group's numbers; those above the line are totals since the process started.
+type Counts struct {
+	Posted, Acked, Failed, TimedOut, SecondTries, Late uint64
+
+	Members, Waiting, Unanswered int
+}
+
+// Group is one subscriber group on this broker.
+type Group struct {
+	Name string
+
+	cfg     Config
+	ledger  *Ledger
+	streams map[string]*Stream
+	members members
+	times   timeouts
+	counts  Counts
+
+	// ready are the lanes that have something to post and room under their watermark; a lane is in it at most once.
+	ready fifo[*lane]
+
+	// retrying are the messages of the group's retry line that are known here: waiting for a machine, posted, or with an
+	// outcome that the store has not applied yet. The line shows them until then and must not be served from twice.
+	retrying map[int64]*retrying
+	retries  int // of retrying: those that wait for a machine
+
+	touched []*Member // members that Pump has pushed to
+	outs    []outcome // for the ledger
+	moved   []*Stream // whose cursor has moved
+}
+
+// retrying is one message of the retry line that is in memory.
+type retrying struct {
+	slot *slot // posted; nil: waiting in a lane, or over
+	over bool  // it has its outcome
+}
+
+// NewGroup makes a group without members.
+func NewGroup(name string, cfg Config, l *Ledger) *Group {
+	g := &Group{Name: name, cfg: cfg.withDefaults(), ledger: l}
+	g.members.rand = g.cfg.Rand
+	return g
+}
+
+// Members is the number of connections.
+func (g *Group) Members() int { return g.members.n }
+
+// Counts returns the group's numbers.
+func (g *Group) Counts() Counts {
+	c := g.counts
+	c.Members = g.members.n
+	for _, s := range g.streams {
+		for _, l := range s.lanes {
+			c.Waiting += l.waiting()
+			c.Unanswered += l.out
+		}
+		c.Waiting += s.held.len()
+	}
+	return c
+}
+
+// Join adds a connection. Without limited it is sent whatever the watermarks allow; with it nothing until Credit.
+func (g *Group) Join(c Conn, index uint8, limited bool) *Member {
+	m := &Member{Conn: c, Index: index, group: g, limited: limited}
+	g.members.n++
+	g.members.link(m)
+	return m
+}
+
+// Group is the group that the member belongs to.
+func (m *Member) Group() *Group { return m.group }
+
+// Limit turns on credit for a member: from now on it is sent only what Credit allows.
+func (g *Group) Limit(m *Member) { m.limited = true }
+
+// Credit sets how much the member may have unanswered. It is a level: the newest one holds.
+func (g *Group) Credit(m *Member, messages uint32, bytes int64) {
+	m.limited, m.credit, m.bytes = true, messages, bytes
+	g.members.link(m)
+}
+
+// Wake tells that a member may have room again.
+func (g *Group) Wake(m *Member) {
+	if m.group != nil {
+		g.members.link(m)
+	}
+}
+
+// Leave removes a connection. What it had posted goes to another machine, with the attempt not counted; a message that
+// loses its second machine too has failed. When no member is left, everything waits for the service to detach.
+func (g *Group) Leave(m *Member, now int64) {
+	if m.group == nil {
+		return
+	}
+	g.members.unlink(m)
+	g.members.n--
+	for _, b := range m.slots.blocks {
+		for i := range b {
+			s := &b[i]
+			if s.state == slotFree {
+				continue
+			}
+			g.times.remove(s)
+			if s.state == slotPosted {
+				it, l := s.item, s.lane
+				g.unpost(s)
+				if it.second && g.members.n > 0 {
+					g.fail(it, l, now)
+				} else {
+					g.again(it, l, nil)
+				}
+			}
+		}
+	}
+	m.slots = slotTable{}
+	m.load, m.loadB, m.group = 0, 0, nil
+}
+
+// again gives an item to a second machine, before everything else.
+func (g *Group) again(it item, l *lane, except *Member) {
+	it.second, it.except = true, except
+	g.counts.SecondTries++
+	if it.source == fromRetry {
+		g.retries++
+	}
+	l.again.push(it)
+	g.wakeLane(l)
+}
+
+// Answer applies a subscriber's answer to the delivery that handle names. id is the first eight bytes of the message id
+// in the answer, 0 when it has none. It reports false for an answer that says nothing new: a second one, one for
+// another message, one that came after the place was given up.
+func (g *Group) Answer(m *Member, handle uint32, v Verdict, id uint64, now int64) bool {
+	if m.group == nil {
+		return false
+	}
+	s := m.slots.lookup(handle)
+	if s == nil {
+		return false
+	}
+	if known := s.msg.id.Load(); id != 0 && known != 0 && id != known {
+		return false
+	}
+	g.times.remove(s)
+	it, l, posted := s.item, s.lane, s.state == slotPosted
+	if posted {
+		g.unpost(s)
+	}
+	g.release(s)
+	g.members.link(m)
+	switch {
+	case !posted:
+		if v != Acked {
+			return false // the verdict is known already: further failures are ignored (rulings A11)
+		}
+		g.counts.Late++
+		g.endLate(it.msg)
+	case v == Acked:
+		g.counts.Acked++
+		g.done(it, l)
+	case (v == Busy || v == Unknown) && !it.second && g.members.n > 1:
+		g.again(it, l, m)
+	default:
+		g.fail(it, l, now)
+	}
+	return true
+}
+
+// SetTimeout gives a posted delivery a timeout of its own, counted from when it was posted.
+func (g *Group) SetTimeout(m *Member, handle uint32, d time.Duration) {
+	if m.group == nil {
+		return
+	}
+	s := m.slots.lookup(handle)
+	if s == nil || s.state != slotPosted {
+		return
+	}
+	g.times.remove(s)
+	s.deadline = s.posted + d.Milliseconds()
+	heap.Push(&g.times.custom, s)
+}
+
+// Drop ends a delivery that cannot be made because its message is no longer there or cannot be read. It counts as taken.
+func (g *Group) Drop(m *Member, handle uint32) {
+	if m.group == nil {
+		return
+	}
+	s := m.slots.lookup(handle)
+	if s == nil {
+		return
+	}
+	g.times.remove(s)
+	it, l, posted := s.item, s.lane, s.state == slotPosted
+	if posted {
+		g.unpost(s)
+	}
+	g.release(s)
+	g.members.link(m)
+	if posted {
+		g.done(it, l)
+	}
+}
+
+// Expire fails what has not been answered in time.
+func (g *Group) Expire(now int64) {
+	for s := g.times.posted.head; s != nil && s.deadline <= now; s = g.times.posted.head {
+		g.timedOut(s, now)
+	}
+	for len(g.times.custom) > 0 && g.times.custom[0].deadline <= now {
+		g.timedOut(g.times.custom[0], now)
+	}
+	for s := g.times.late.head; s != nil && s.deadline <= now; s = g.times.late.head {
+		g.times.remove(s)
+		m := s.member
+		g.release(s)
+		g.members.link(m)
+	}
+	for _, s := range g.streams {
+		s.advance(now)
+	}
+}
+
+// Deadline is when Expire has something to do, Never when nothing is posted.
+func (g *Group) Deadline() int64 {
+	d := g.times.next(Never)
+	for _, s := range g.streams {
+		d = min(d, s.deadline())
+	}
+	return d
+}
+
+func (g *Group) timedOut(s *slot, now int64) {
+	g.counts.TimedOut++
+	g.times.remove(s)
+	it, l := s.item, s.lane
+	g.unpost(s)
+	g.keepLate(s, now)
+	g.fail(it, l, now)
+}
+
+// keepLate keeps a slot for an answer that comes late. A member with credit holds its place until it answers.
+func (g *Group) keepLate(s *slot, now int64) {
+	s.state = slotLate
+	if !s.member.limited {
+		s.deadline = now + g.cfg.LateKeep.Milliseconds()
+		g.times.late.push(s)
+	}
+}
+
+// unpost takes a slot out of the watermark's count and of the retry table. Its member's load stays until release.
+func (g *Group) unpost(s *slot) {
+	s.lane.out--
+	g.wakeLane(s.lane)
+	if s.source == fromRetry {
+		if r := g.retrying[s.msg.Address]; r != nil && r.slot == s {
+			r.slot = nil
+		}
+	}
+}
+
+// release frees a slot and its member's place.
+func (g *Group) release(s *slot) {
+	m := s.member
+	m.loadB -= int64(s.msg.Size)
+	m.slots.put(s)
+	g.members.add(m, -1)
+}
+
+// done ends an item that was taken, fail one that has to wait for its next attempt.
+func (g *Group) done(it item, l *lane) {
+	g.end(it, l)
+	g.outs = append(g.outs, outcome{msg: it.msg, source: it.source, share: it.share})
+}
+
+func (g *Group) fail(it item, l *lane, now int64) {
+	g.counts.Failed++
+	g.end(it, l)
+	attempts := it.attempt + 1
+	g.outs = append(g.outs, outcome{msg: it.msg, source: it.source, share: it.share, failed: true,
+		attempt: attempts, due: now + Backoff(attempts).Milliseconds()})
+}
+
+func (g *Group) end(it item, l *lane) {
+	switch it.source {
+	case fromWindow:
+		l.stream.owed--
+	case fromCursor:
+		l.stream.taken(it.msg)
+	case fromRetry:
+		g.over(it.msg.Address)
+	}
+}
+
+// endLate honours an acknowledgement for a message that had failed: it leaves the retry line, wherever it is by now.
+func (g *Group) endLate(msg *Message) {
+	if r := g.retrying[msg.Address]; r != nil {
+		if r.over {
+			return
+		}
+		if s := r.slot; s != nil { // another machine has it: its answer says nothing any more
+			g.times.remove(s)
+			g.unpost(s)
+			g.keepLate(s, s.posted)
+		} else {
+			g.retries--
+		}
+	}
+	g.over(msg.Address)
+	g.outs = append(g.outs, outcome{msg: msg, source: fromRetry})
+}
+
+func (g *Group) over(address int64) {
+	if g.retrying == nil {
+		g.retrying = make(map[int64]*retrying)
+	}
+	r := g.retrying[address]
+	if r == nil {
+		r = &retrying{}
+		g.retrying[address] = r
+	}
+	r.over, r.slot = true, nil
+}
+
+// settle hands the collected outcomes to the ledger. It runs before the group's lock is given up, so that a detach never
+// overtakes an acknowledgement.
+func (g *Group) settle() {
+	if len(g.outs) > 0 {
+		g.ledger.settle(g.Name, g.outs)
+		clear(g.outs)
+		g.outs = g.outs[:0]
+	}
+	for i, s := range g.moved {
+		s.report()
+		s.dirty = false
+		g.moved[i] = nil
+	}
+	g.moved = g.moved[:0]
+}
+
+// Settle hands the outcomes so far to the ledger, as Pump does, and posts nothing.
+func (g *Group) Settle() { g.settle() }
+
+// Unanswered is how many deliveries wait for an answer in time.
+func (g *Group) Unanswered() int {
+	n := 0
+	for _, s := range g.streams {
+		for _, l := range s.lanes {
+			n += l.out
+		}
+	}
+	return n
+}
+
+// Applied tells that the store has applied the outcome of a retry: if the line still shows the message, it is to be
+// tried again.
+func (g *Group) Applied(address int64) {
+	if r := g.retrying[address]; r != nil && r.over {
+		delete(g.retrying, address)
+	}
+}
+
+// RetriesWaiting is how many retries are loaded and wait for a machine.
+func (g *Group) RetriesWaiting() int { return g.retries }
+
+// Retrying tells whether a message of the retry line is in memory already.
+func (g *Group) Retrying(address int64) bool { return g.retrying[address] != nil }
+
+// Retry takes retries that are due, in their order. Those that are known already are left out.
+func (g *Group) Retry(rs []Retry) {
+	for _, r := range rs {
+		if g.retrying[r.Address] != nil {
+			continue
+		}
+		if g.retrying == nil {
+			g.retrying = make(map[int64]*retrying)
+		}
+		g.retrying[r.Address] = &retrying{}
+		g.retries++
+		l := g.Stream(r.Topic).lane(r.Message.TagsCode)
+		l.retry.push(item{msg: r.Message, source: fromRetry, attempt: r.Attempt})
+		g.wakeLane(l)
+	}
+}
+
+// ForgetRetries drops the retries that wait for a machine. They stay in the store's line.
+func (g *Group) ForgetRetries() {
+	for _, s := range g.streams {
+		for _, l := range s.lanes {
+			for l.retry.len() > 0 {
+				g.forget(l.retry.pop())
+			}
+			for n := l.again.len(); n > 0; n-- {
+				if it := l.again.pop(); it.source != fromRetry {
+					l.again.push(it)
+				} else {
+					g.forget(it)
+				}
+			}
+		}
+	}
+}
+
+func (g *Group) forget(it item) {
+	if r := g.retrying[it.msg.Address]; r != nil && !r.over && r.slot == nil {
+		delete(g.retrying, it.msg.Address)
+		g.retries--
+	}
+}
+
+// quantum is how many messages one lane posts before another has its turn.
+const quantum = 32
+
+// Pump posts what can be posted and hands the outcomes so far to the ledger. It is to be called before the group's lock
+// is given up after any other call that changes the group.
+func (g *Group) Pump(now int64) {
+	for n := g.ready.len(); n > 0 && g.members.n > 0; {
+		l := g.ready.pop()
+		l.queued = false
+		full := false
+		for i := 0; i < quantum && l.runnable(); i++ {
+			if full = !g.postOne(l, now); full {
+				break
+			}
+		}
+		if l.runnable() {
+			l.queued = true
+			if full {
+				g.ready.pushFront(l)
+				break
+			}
+			g.ready.push(l)
+		}
+		n = g.ready.len()
+	}
+	for i, m := range g.touched {
+		m.touched = false
+		m.Conn.Kick()
+		g.touched[i] = nil
+	}
+	g.touched = g.touched[:0]
+	g.settle()
+}
+
+// postOne posts the lane's next message; false when no member takes it.
+func (g *Group) postOne(l *lane, now int64) bool {
+	q := l.next()
+	it := *q.at(0)
+	if it.source == fromRetry {
+		if r := g.retrying[it.msg.Address]; r == nil || r.over {
+			q.pop() // ended by a late answer while it waited
+			return true
+		}
+	}
+	m := g.members.pick(it.except)
+	if m == nil && it.except != nil {
+		q.pop()
+		if it.except.group != g { // the machine that could not take it has gone, so nobody is excepted
+			it.except = nil
+			l.again.pushFront(it)
+			return true
+		}
+		if it.source == fromRetry {
+			g.retries--
+		}
+		g.fail(it, l, now) // no other machine takes anything now
+		return true
+	}
+	if m == nil {
+		return false
+	}
+	q.pop()
+	l.alternate = q == &l.first
+	s := m.slots.take(m)
+	s.item, s.lane, s.state = it, l, slotPosted
+	s.posted, s.deadline = now, now+g.cfg.AckTimeout.Milliseconds()
+	g.times.posted.push(s)
+	if it.source == fromRetry {
+		g.retrying[it.msg.Address].slot = s
+		g.retries--
+	}
+	if it.source == fromCursor && q == &l.first {
+		l.stream.unread--
+	}
+	l.out++
+	m.loadB += int64(it.msg.Size)
+	g.members.add(m, 1)
+	g.counts.Posted++
+	m.Conn.Push(Delivery{Message: it.msg, Group: g.Name, Attempt: it.attempt + 1, Handle: s.handle()})
+	if !m.touched {
+		m.touched = true
+		g.touched = append(g.touched, m)
+	}
+	return true
+}
+
+func (g *Group) wakeLane(l *lane) {
+	if !l.queued && l.runnable() {
+		l.queued = true
+		g.ready.push(l)
+	}
+}

@@ -1,0 +1,92 @@
+package notify
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/fusionmq/fusionmq/notify/mapping"
+	"github.com/fusionmq/fusionmq/notify/wire"
+	"github.com/fusionmq/fusionmq/store/record"
+)
+
+// Loaded is a delivery with its message, ready to be encoded. It is reused from one delivery to the next.
+type Loaded struct {
+	Header wire.MessageHeader // as DELIVER_MESSAGE carries it; aliases the record
+	Body   []byte             // aliases the record
+
+	// Timeout is how long to wait for the answer when the message asks for a time of its own; 0: the default.
+	Timeout time.Duration
+
+	loader  mapping.Loader
+	group   []byte
+	release func()
+}
+
+// Bounds of a message's own acknowledgement timeout (rulings A14).
+const (
+	minPostTimeout = time.Second
+	maxPostTimeout = time.Minute
+)
+
+// Load reads the message of a delivery. Release must be called before the next Load, and when the bytes have been
+// copied. When it fails the message cannot be read any more and the delivery has been dropped, counted and logged.
+func (se *Session) Load(d *Delivery, into *Loaded) error {
+	v, release, err := se.s.load(d.Message)
+	if err != nil {
+		se.s.lost("group "+d.Group, d.Message.Topic, d.Message.Address, err)
+		se.Drop(d.Handle)
+		return err
+	}
+	into.fill(d, v)
+	into.release = release
+	return nil
+}
+
+func (l *Loaded) fill(d *Delivery, v record.View) {
+	h := &l.Header
+	l.loader.Load(h, v)
+	l.Body = v.Body()
+	l.group = append(l.group[:0], d.Group...)
+	h.TargetGroup, h.DeliveryCount = l.group, d.Attempt
+	h.Set = h.Set.With(wire.FieldTargetGroup).With(wire.FieldDeliveryCount)
+	l.Timeout = 0
+	if h.Set.Has(wire.FieldPostTimeout) && h.PostTimeout > 0 {
+		l.Timeout = min(max(time.Duration(h.PostTimeout)*time.Millisecond, minPostTimeout), maxPostTimeout)
+	}
+	if len(h.ID) >= 8 {
+		d.Message.SetID(binary.BigEndian.Uint64(h.ID))
+	}
+}
+
+// Release gives the record back.
+func (l *Loaded) Release() {
+	if l.release != nil {
+		l.release()
+		l.release = nil
+	}
+}
+
+// SetTimeout gives a delivery that was just written a timeout of its own.
+func (se *Session) SetTimeout(handle uint32, d time.Duration) {
+	if ms := se.byHandle(handle); ms != nil {
+		ms.g.mu.Lock()
+		ms.g.d.SetTimeout(ms.m, handle, d)
+		ms.g.pumpLocked()
+		ms.g.mu.Unlock()
+	}
+}
+
+// Drop ends a delivery whose message cannot be read any more. Nobody gets it; it was counted and logged.
+func (se *Session) Drop(handle uint32) {
+	if ms := se.byHandle(handle); ms != nil {
+		ms.g.mu.Lock()
+		ms.g.d.Drop(ms.m, handle)
+		ms.g.pumpLocked()
+		ms.g.mu.Unlock()
+	}
+}
+
+// Fail ends a delivery that this connection cannot carry, as a subscriber's failure would.
+func (se *Session) Fail(handle uint32) {
+	se.Answers([]Answer{{Handle: handle, Status: wire.StatusError}})
+}

@@ -1,0 +1,202 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cloudwego/netpoll"
+	"golang.org/x/sys/unix"
+
+	"github.com/fusionmq/fusionmq/notify"
+	"github.com/fusionmq/fusionmq/notify/wire"
+)
+
+// Why a connection ended.
+var (
+	errStopping = errors.New("the server is stopping")
+	errIdle     = errors.New("idle")
+	errPartial  = errors.New("half a frame without the rest")
+	errFlood    = errors.New("sends faster than is handled")
+	errSlow     = errors.New("does not read")
+	errBroken   = errors.New("broken frame")
+	errClosed   = errors.New("closed")
+)
+
+const (
+	maxInput   = 64 << 20  // bytes read from the socket that wait for the handler
+	readPiece  = 256 << 10 // bytes handled at a time
+	writePiece = 256 << 10 // bytes encoded before they are written
+)
+
+// conn is one connection. It is the [notify.Outlet] of its session.
+type conn struct {
+	s       *Server
+	np      netpoll.Connection
+	session *notify.Session
+	remote  netip.AddrPort
+
+	active       atomic.Int64 // Server.now of the last whole frame
+	partialSince atomic.Int64 // Server.now when a half frame began to wait; 0: none does
+	partial      []byte       // the half frame; of the reading goroutine
+
+	features atomic.Uint32 // wire.Feature
+
+	pending atomic.Int64 // bytes of deliveries that wait to be written
+	starved atomic.Bool  // Room said no, and nobody has been told that there is room again
+
+	out struct {
+		sync.Mutex
+		answers    []byte
+		deliveries []notify.Delivery
+		spare      []notify.Delivery
+		writing    bool // somebody writes; he takes what comes meanwhile
+		closing    bool // close when everything is written
+		closed     bool
+		drained    *sync.Cond // answers were taken, or closed; made at first use
+	}
+
+	tags struct { // of the deliveries in batches
+		sync.Mutex
+		handles []uint32 // ring; its length is a power of two
+		base    uint64   // tag of the oldest one kept
+		next    uint64   // tag that is given next
+	}
+
+	// flush is held while netpoll's write buffer is in use, which goes when netpoll closes. Taken before io.
+	flush sync.Mutex
+	io    struct {
+		sync.Mutex
+		fd int // -1 when netpoll is about to close it
+	}
+}
+
+func newConn(s *Server, np netpoll.Connection) *conn {
+	c := &conn{s: s, np: np, remote: peer(np.RemoteAddr())}
+	c.io.fd = -1
+	if f, ok := np.(netpoll.Conn); ok {
+		c.io.fd = f.Fd()
+	}
+	c.active.Store(s.now())
+	c.tags.base, c.tags.next = 1, 1
+	return c
+}
+
+func (c *conn) has(f wire.Feature) bool { return wire.Feature(c.features.Load()).Has(f) }
+
+// shut makes the kernel end both directions; netpoll sees a hang-up and closes, and closed runs.
+func (c *conn) shut(error) {
+	c.io.Lock()
+	defer c.io.Unlock()
+	if c.io.fd >= 0 {
+		_ = unix.Shutdown(c.io.fd, unix.SHUT_RDWR)
+	}
+}
+
+// closed runs once, before netpoll lets go of the descriptor and its buffers. A flush in progress has been told to give up
+// by then.
+func (c *conn) closed() {
+	c.flush.Lock()
+	c.io.Lock()
+	c.io.fd = -1
+	c.io.Unlock()
+	c.flush.Unlock()
+	c.out.Lock()
+	c.out.closed = true
+	c.out.answers, c.out.deliveries, c.out.spare = nil, nil, nil
+	if c.out.drained != nil {
+		c.out.drained.Broadcast()
+	}
+	c.out.Unlock()
+	c.s.remove(c)
+	c.s.work.Add(1)
+	go func() { // not on the poller: it takes the locks of the session's groups
+		defer c.s.work.Done()
+		c.session.Close()
+	}()
+}
+
+func (c *conn) buffered() int {
+	c.io.Lock()
+	defer c.io.Unlock()
+	if c.io.fd < 0 {
+		return 0
+	}
+	return c.np.Reader().Len()
+}
+
+// contain turns a panic into the end of this connection.
+func (c *conn) contain(where string) {
+	if v := recover(); v != nil {
+		c.s.counts.panics.Add(1)
+		c.s.o.Log.Error("notify connection panicked", "in", where, "panic", fmt.Sprint(v), "remote", c.remote, "stack", string(debug.Stack()))
+		c.shut(errBroken)
+	}
+}
+
+// Room implements notify.Outlet.
+func (c *conn) Room() bool {
+	limit := int64(c.s.o.MaxPending)
+	if c.pending.Load() < limit {
+		return true
+	}
+	c.starved.Store(true)
+	// It may have drained between the two.
+	return c.pending.Load() < limit
+}
+
+// Push implements notify.Outlet.
+func (c *conn) Push(d notify.Delivery) {
+	c.pending.Add(int64(d.Message.Size))
+	c.out.Lock()
+	if !c.out.closed {
+		c.out.deliveries = append(c.out.deliveries, d)
+	}
+	c.out.Unlock()
+}
+
+// Kick implements notify.Outlet.
+func (c *conn) Kick() {
+	c.out.Lock()
+	start := !c.out.writing && !c.out.closed && len(c.out.deliveries) > 0
+	c.out.writing = c.out.writing || start
+	c.out.Unlock()
+	if start {
+		c.s.work.Add(1)
+		go func() {
+			defer c.s.work.Done()
+			c.write()
+		}()
+	}
+}
+
+// answer queues answers and writes them, or leaves that to the writer there is. With closing the connection ends
+// afterwards. When too many answers wait because the client does not read them, it waits: that is the reading goroutine,
+// so the client is not read either.
+func (c *conn) answer(b []byte, closing bool) {
+	if len(b) == 0 && !closing {
+		return
+	}
+	c.out.Lock()
+	for len(c.out.answers) > c.s.o.MaxPending && !c.out.closed {
+		if c.out.drained == nil {
+			c.out.drained = sync.NewCond(&c.out.Mutex)
+		}
+		c.out.drained.Wait()
+	}
+	if c.out.closed {
+		c.out.Unlock()
+		return
+	}
+	c.out.answers = append(c.out.answers, b...)
+	c.out.closing = c.out.closing || closing
+	start := !c.out.writing
+	c.out.writing = true
+	c.out.Unlock()
+	if start {
+		c.write()
+	}
+}

@@ -1,0 +1,254 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cloudwego/netpoll"
+)
+
+// Server is one listening port.
+type Server struct {
+	o    Options
+	ln   net.Listener
+	loop netpoll.EventLoop
+
+	clock  atomic.Int64 // milliseconds since start, moved by the sweeper: exact enough for idle times
+	begun  time.Time
+	counts counters
+	quiet  quiet
+
+	stopping atomic.Bool
+	quit     chan struct{}
+	done     sync.WaitGroup // accept loop, sweeper
+	work     sync.WaitGroup // writers and session ends
+
+	mu struct {
+		sync.Mutex
+		conns map[*conn]struct{}
+	}
+}
+
+type counters struct {
+	accepted, refused, foreign, malformed, idle, slow, panics atomic.Uint64
+	framesIn, framesOut, bytesIn, bytesOut, writes            atomic.Uint64
+}
+
+// Stats is what the transport has done since it began, and how many connections it has.
+type Stats struct {
+	Connections                            int
+	Accepted, Refused                      uint64 // connections; refused: over MaxConnections or stopping
+	Foreign, Malformed, Idle, Slow, Panics uint64 // connections closed for it
+	FramesIn, FramesOut                    uint64
+	BytesIn, BytesOut                      uint64
+	Writes                                 uint64 // system calls that wrote
+}
+
+// Listen opens the port and serves it until Shutdown.
+func Listen(o Options) (*Server, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the Notify wire: %w", err)
+	}
+	s, err := Serve(ln, o)
+	if err != nil {
+		ln.Close()
+	}
+	return s, err
+}
+
+// Serve serves a listener that is open already, a *net.TCPListener, and owns it from then on.
+func Serve(ln net.Listener, o Options) (*Server, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	nl, err := netpoll.ConvertListener(ln)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the Notify wire: %w", err)
+	}
+	s := &Server{o: o, ln: nl, quit: make(chan struct{}), begun: time.Now()}
+	s.mu.conns = make(map[*conn]struct{})
+	s.quiet.log = o.Log
+	s.loop, err = netpoll.NewEventLoop(s.onRequest, netpoll.WithOnPrepare(s.onPrepare), netpoll.WithWriteTimeout(o.WriteTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("listen for the Notify wire: %w", err)
+	}
+	s.done.Add(2)
+	go func() {
+		defer s.done.Done()
+		if err := s.loop.Serve(nl); err != nil && !s.stopping.Load() {
+			o.Log.Error("notify listener ended", "error", err)
+		}
+	}()
+	go s.sweep()
+	return s, nil
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() net.Addr { return s.ln.Addr() }
+
+// Stats returns a snapshot.
+func (s *Server) Stats() Stats {
+	c := &s.counts
+	s.mu.Lock()
+	n := len(s.mu.conns)
+	s.mu.Unlock()
+	return Stats{
+		Connections: n, Accepted: c.accepted.Load(), Refused: c.refused.Load(),
+		Foreign: c.foreign.Load(), Malformed: c.malformed.Load(), Idle: c.idle.Load(), Slow: c.slow.Load(), Panics: c.panics.Load(),
+		FramesIn: c.framesIn.Load(), FramesOut: c.framesOut.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), Writes: c.writes.Load(),
+	}
+}
+
+// drainShare is how much of the time for a shutdown may go into waiting for acknowledgements.
+const drainShare = 3
+
+// Shutdown stops accepting, lets what is delivered be acknowledged for a while, closes every connection, and returns when
+// the goroutines have ended or ctx has.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if s.stopping.Swap(true) {
+		return nil
+	}
+	wait := time.Second
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(end)/drainShare)
+	}
+	drain, cancel := context.WithTimeout(ctx, wait)
+	s.o.Service.Drain(drain)
+	cancel()
+	for _, c := range s.every() {
+		c.shut(errStopping)
+	}
+	err := s.loop.Shutdown(ctx)
+	close(s.quit)
+	ended := make(chan struct{})
+	go func() {
+		s.done.Wait()
+		s.work.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		err = errors.Join(err, ctx.Err())
+	}
+	return err
+}
+
+func (s *Server) every() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cs := make([]*conn, 0, len(s.mu.conns))
+	for c := range s.mu.conns {
+		cs = append(cs, c)
+	}
+	return cs
+}
+
+// now is milliseconds since the server began, as of the last sweep.
+func (s *Server) now() int64 { return s.clock.Load() }
+
+// sweep closes connections that are idle, that leave half a frame waiting, or that send faster than is handled.
+func (s *Server) sweep() {
+	defer s.done.Done()
+	every := min(time.Second, max(s.o.IdleTimeout/8, 10*time.Millisecond), max(s.o.PartialTimeout/8, 10*time.Millisecond))
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.quit:
+			return
+		case <-t.C:
+		}
+		now := time.Since(s.begun).Milliseconds()
+		s.clock.Store(now)
+		for _, c := range s.every() {
+			switch {
+			case now-c.active.Load() > s.o.IdleTimeout.Milliseconds():
+				s.counts.idle.Add(1)
+				c.shut(errIdle)
+			case c.partialSince.Load() != 0 && now-c.partialSince.Load() > s.o.PartialTimeout.Milliseconds():
+				s.counts.malformed.Add(1)
+				s.quiet.warn("connection closed: half a frame without the rest", "remote", c.remote)
+				c.shut(errPartial)
+			case c.buffered() > maxInput:
+				s.counts.slow.Add(1)
+				s.quiet.warn("connection closed: it sends faster than is handled", "remote", c.remote)
+				c.shut(errFlood)
+			}
+		}
+	}
+}
+
+// onPrepare runs on netpoll's poller before a connection is registered.
+func (s *Server) onPrepare(np netpoll.Connection) context.Context {
+	s.counts.accepted.Add(1)
+	c := newConn(s, np)
+	s.mu.Lock()
+	full := len(s.mu.conns) >= s.o.MaxConnections || s.stopping.Load()
+	if !full {
+		s.mu.conns[c] = struct{}{}
+	}
+	s.mu.Unlock()
+	if !full {
+		var err error
+		if c.session, err = s.o.Service.Open(c, c.remote); err != nil {
+			full = true
+			s.remove(c)
+		}
+	}
+	if full {
+		s.counts.refused.Add(1)
+		if !s.stopping.Load() {
+			s.quiet.warn("connection refused", "remote", c.remote, "limit", s.o.MaxConnections)
+		}
+		_ = np.Close()
+		return context.Background()
+	}
+	_ = np.AddCloseCallback(func(netpoll.Connection) error {
+		c.closed()
+		return nil
+	})
+	return context.WithValue(context.Background(), connKey{}, c)
+}
+
+type connKey struct{}
+
+func (s *Server) onRequest(ctx context.Context, np netpoll.Connection) error {
+	c, ok := ctx.Value(connKey{}).(*conn)
+	if !ok {
+		return np.Close()
+	}
+	c.readable(np)
+	return nil
+}
+
+func (s *Server) remove(c *conn) {
+	s.mu.Lock()
+	delete(s.mu.conns, c)
+	s.mu.Unlock()
+}
+
+// peer makes an address of a net.Addr; the zero value when it is not one of TCP.
+func peer(a net.Addr) netip.AddrPort {
+	if t, ok := a.(*net.TCPAddr); ok {
+		p := t.AddrPort()
+		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+	}
+	p, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+}
