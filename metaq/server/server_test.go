@@ -182,6 +182,9 @@ func TestWhatArrivedTogetherIsHandledTogether(t *testing.T) {
 			t.Fatalf("answer %d is for %d", i, h.Opaque)
 		}
 	}
+	if err := s.Shutdown(context.Background()); err != nil { // after it the handler is done with calls
+		t.Fatal(err)
+	}
 	if len(calls) != 2 || calls[1] != 64 {
 		t.Errorf("bursts of %v, want 1 and 64", calls)
 	}
