@@ -53,7 +53,7 @@ func bareMain(kind string) {
 		case bareEcho:
 			go echo(c)
 		case barePush:
-			go push(c)
+			go pushFrames(c)
 		case bareIdle:
 			go func() {
 				var one [1]byte
@@ -99,8 +99,8 @@ func readFrame(br *bufio.Reader, buf []byte) ([]byte, error) {
 	return buf[:n], err
 }
 
-// push writes frames as long as there is credit; each 4 bytes from the client are credits.
-func push(c net.Conn) {
+// pushFrames writes frames as long as there is credit; each 4 bytes from the client are credits.
+func pushFrames(c net.Conn) {
 	defer c.Close()
 	credits := make(chan int, 1024)
 	go func() {

@@ -9,6 +9,7 @@ import (
 	"github.com/fusionmq/fusionmq/integration/internal/proc"
 	"github.com/fusionmq/fusionmq/integration/internal/push"
 	"github.com/fusionmq/fusionmq/integration/internal/raw"
+	"github.com/fusionmq/fusionmq/sdk-go/notify"
 )
 
 const (
@@ -46,7 +47,7 @@ func (b *bench) live(s *proc.Server, t *target) (*live, error) {
 	}
 	l := &live{topic: topic}
 	l.h.Store(new(histogram))
-	if l.sub, err = push.Subscribe(s.Addr["notify"], "S-"+topic, topic, func(m push.Message) {
+	if l.sub, err = push.Subscribe(s.Addr["notify"], "S-"+topic, topic, func(m *notify.Message) {
 		l.h.Load().add(time.Duration(time.Now().UnixNano() - int64(binary.BigEndian.Uint64(m.Body))))
 		l.got.Add(1)
 	}); err != nil {
@@ -202,7 +203,7 @@ func (b *bench) catchUp(s *proc.Server, t *target) (rate, allocs float64, err er
 		return 0, 0, err
 	}
 	group := "S-" + topic
-	sub, err := push.Subscribe(s.Addr["notify"], group, topic, func(push.Message) {})
+	sub, err := push.Subscribe(s.Addr["notify"], group, topic, func(*notify.Message) {})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -223,7 +224,7 @@ func (b *bench) catchUp(s *proc.Server, t *target) (rate, allocs float64, err er
 		}
 	}()
 	for range subscribers {
-		sub, err := push.Subscribe(s.Addr["notify"], group, topic, func(push.Message) {
+		sub, err := push.Subscribe(s.Addr["notify"], group, topic, func(*notify.Message) {
 			if got.Add(1) == backlog {
 				last.Store(int64(time.Since(start)))
 			}

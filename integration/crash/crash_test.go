@@ -132,7 +132,7 @@ func killOnce(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub, err := push.Subscribe(s.Addr["notify"], group, topic, l.delivered)
+	sub, err := push.Subscribe(s.Addr["notify"], group, topic, l.handle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func killOnce(t *testing.T, seed uint64) {
 	}
 	t.Logf("seed %d: serves again after %s", seed, time.Since(began).Round(time.Millisecond))
 	l.verify(t, s.Addr["broker"], topic, queues)
-	sub, err = push.Subscribe(s.Addr["notify"], group, topic, l.delivered)
+	sub, err = push.Subscribe(s.Addr["notify"], group, topic, l.handle)
 	if err != nil {
 		t.Fatal(err)
 	}

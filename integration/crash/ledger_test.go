@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fusionmq/fusionmq/integration/internal/raw"
+	"github.com/fusionmq/fusionmq/sdk-go/notify"
 )
 
 // ledger remembers every message of a run: what was sent, what was acknowledged and where, and how often it was pushed.
@@ -74,8 +75,9 @@ func (l *ledger) wakeLocked() {
 	l.moved = make(chan struct{})
 }
 
-// delivered notes a push.
-func (l *ledger) delivered(body []byte) {
+// handle notes a push.
+func (l *ledger) handle(m *notify.Message) {
+	body := m.Body
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n, ok := l.checkLocked(body)

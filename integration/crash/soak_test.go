@@ -47,7 +47,7 @@ func TestSoakMixedLoadWithRestarts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		sub, err := push.Subscribe(s.Addr["notify"], group, topic, l.delivered)
+		sub, err := push.Subscribe(s.Addr["notify"], group, topic, l.handle)
 		if err != nil {
 			t.Fatalf("seed %d round %d: %v", seed, round, err)
 		}
@@ -78,7 +78,7 @@ func TestSoakMixedLoadWithRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.verify(t, s.Addr["broker"], topic, queues)
-	sub, err := push.Subscribe(s.Addr["notify"], group, topic, l.delivered)
+	sub, err := push.Subscribe(s.Addr["notify"], group, topic, l.handle)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,9 @@ import (
 
 	"github.com/fusionmq/fusionmq/integration/internal/push"
 	"github.com/fusionmq/fusionmq/integration/internal/rmq"
+	"github.com/fusionmq/fusionmq/notify/wire"
 	"github.com/fusionmq/fusionmq/sdk-go/admin"
+	"github.com/fusionmq/fusionmq/sdk-go/notify"
 )
 
 const (
@@ -35,8 +37,10 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.createTopic(ctx); err != nil {
 		return err
 	}
-	sub, err := push.Subscribe(d.at.notify, rmq.Unique("S-demo"), d.topic, func(m push.Message) {
-		d.log.add(byPush, arrival{id: m.ID, tag: m.Type, keys: m.Property("__keys"), colour: m.Property("colour"), body: m.Body, at: time.Now()})
+	sub, err := push.Subscribe(d.at.notify, rmq.Unique("S-demo"), d.topic, func(m *notify.Message) {
+		keys, _ := m.Header.Value(wire.KeyKeys)
+		colour, _ := m.Header.Value("colour")
+		d.log.add(byPush, arrival{id: strings.ToUpper(m.ID.String()), tag: m.Type, keys: keys, colour: colour, body: m.Body, at: time.Now()})
 	})
 	if err != nil {
 		return fmt.Errorf("subscribe by push: %w", err)
@@ -111,20 +115,22 @@ func (d *demo) produce(ctx context.Context) error {
 			return err
 		}
 	}
-	notify, err := push.NewProducer(d.at.notify, rmq.Unique("P-demo"))
+	publisher, err := push.Publisher(d.at.notify, rmq.Unique("P-demo"), large/2)
 	if err != nil {
 		return fmt.Errorf("notify producer: %w", err)
 	}
-	defer notify.Close()
+	defer push.ClosePublisher(publisher)
 	for n := range d.notify {
 		b, compressed := body("Notify", n)
 		colour, tag := colours[n/3%len(colours)], tags[n%len(tags)]
+		m := &notify.Message{Topic: d.topic, Type: tag, Body: b}
+		m.Header.Set("colour", colour)
 		began := time.Now()
-		id, err := notify.Send(ctx, d.topic, tag, map[string]string{"colour": colour}, b, compressed)
+		r, err := publisher.Send(ctx, m)
 		if err != nil {
 			return fmt.Errorf("message %d from the Notify producer: %w", n, err)
 		}
-		d.log.addSent(sent{id: strings.ToUpper(id), from: "notify", tag: tag, colour: colour, body: sha256.Sum256(b), size: len(b), compressed: compressed, at: began})
+		d.log.addSent(sent{id: strings.ToUpper(r.ID.String()), from: "notify", tag: tag, colour: colour, body: sha256.Sum256(b), size: len(b), compressed: compressed, at: began})
 		if err := d.next(ctx, d.messages+n+1); err != nil {
 			return err
 		}
