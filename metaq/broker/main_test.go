@@ -24,6 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/cloudwego/netpoll.(*defaultPoll).Wait"))
 }
 
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
 // env is a broker over a store in a temporary directory, with a name server that hears of it.
 type env struct {
 	testing.TB
@@ -42,13 +44,12 @@ func start(t testing.TB, opts ...option) *env {
 		t.Fatal(err)
 	}
 	addr := ln.Addr().(*net.TCPAddr).AddrPort()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	ns, err := nameserver.New(nameserver.Config{Log: log})
+	ns, err := nameserver.New(nameserver.Config{Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
 	so := store.Options{Dir: t.TempDir(), SegmentBytes: 16 << 20, StoreHost: addr}
-	cfg := Config{AdvertiseAddr: addr.String(), StoreHost: addr, Registrars: []Registrar{Embedded{ns}}, Log: log}
+	cfg := Config{AdvertiseAddr: addr.String(), StoreHost: addr, Registrars: []Registrar{Embedded{ns}}, Log: quiet}
 	for _, o := range opts {
 		o(&cfg, &so)
 	}
@@ -341,4 +342,3 @@ func props(kv ...string) string {
 	}
 	return string(b)
 }
-

@@ -1,0 +1,230 @@
+package broker
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fusionmq/fusionmq/metaq/remoting"
+	"github.com/fusionmq/fusionmq/store"
+	"github.com/fusionmq/fusionmq/store/state"
+)
+
+// note waits for the notice that a group has changed.
+func (c *client) note(group string) {
+	c.Helper()
+	for end := time.Now().Add(10 * time.Second); ; {
+		for i, n := range c.notes {
+			if n.Code == remoting.ReqNotifyConsumerIDsChanged && n.Get("consumerGroup") == group && n.Oneway() {
+				c.notes = append(c.notes[:i], c.notes[i+1:]...)
+				return
+			}
+		}
+		if time.Now().After(end) {
+			c.Fatalf("no notice of %s", group)
+		}
+		if r := c.read(100 * time.Millisecond); r != nil {
+			c.notes = append(c.notes, r)
+		}
+	}
+}
+
+func (c *client) ids(group string) string {
+	c.Helper()
+	r := c.call(remoting.ReqGetConsumerListByGroup, nil, "consumerGroup", group)
+	if r.Code != 0 {
+		return fmt.Sprint(r.Code)
+	}
+	return string(r.body)
+}
+
+func TestMembersLearnOfEachOther(t *testing.T) {
+	e := start(t, func(c *Config, _ *store.Options) { c.NoticeGap = time.Millisecond })
+	e.topic("T", 1)
+	watch := e.dial()
+	a, b := e.dial(), e.dial()
+	if s := watch.ids("G"); s != "1" {
+		t.Errorf("nobody there: %s, want code 1", s)
+	}
+	r := a.beat("a@1", "G", false, sub("T", "*", 1))
+	if r.Code != 0 || r.Get("IS_SUPPORT_HEART_BEAT_V2") != "true" || r.Get("IS_SUB_CHANGE") != "true" || r.Version != 479 {
+		t.Errorf("%v version %d", r, r.Version)
+	}
+	a.note("G")
+	if s := watch.ids("G"); s != `{"consumerIdList":["a@1"]}` {
+		t.Errorf("members %s", s)
+	}
+	b.beat("b@1", "G", false, sub("T", "*", 1))
+	a.note("G")
+	b.note("G")
+	if s := watch.ids("G"); s != `{"consumerIdList":["a@1","b@1"]}` {
+		t.Errorf("members %s", s)
+	}
+	b.ok(remoting.ReqUnregisterClient, nil, "clientID", "b@1", "consumerGroup", "G")
+	a.note("G")
+	b.beat("b@1", "G", false, sub("T", "*", 1))
+	a.note("G")
+	b.conn.Close()
+	a.note("G")
+	if s := watch.ids("G"); s != `{"consumerIdList":["a@1"]}` {
+		t.Errorf("members %s", s)
+	}
+	if e.store.Topics().Get("%RETRY%G") == nil || e.store.Groups().Get("G") == nil {
+		t.Error("a heartbeat must make the group and its retry topic")
+	}
+	if _, ok := e.ns.Table().Route("%RETRY%G", e.b.cfg.StoreHost.Addr()); !ok {
+		t.Error("the retry topic has no route: tools find groups by it")
+	}
+}
+
+func TestConnectionsOfGroups(t *testing.T) {
+	e := start(t)
+	e.topic("T", 1)
+	c := e.dial()
+	if r := c.call(remoting.ReqGetConsumerConnectionList, nil, "consumerGroup", "G"); r.Code != 206 {
+		t.Errorf("nobody: %v", r)
+	}
+	if r := c.call(remoting.ReqGetProducerConnectionList, nil, "producerGroup", "P"); r.Code != 1 {
+		t.Errorf("nobody: %v", r)
+	}
+	body := `{"clientID":"c@1","producerDataSet":[{"groupName":"P"}],"consumerDataSet":[{"groupName":"G","consumeType":1,"messageModel":1,"consumeFromWhere":4,"subscriptionDataSet":[{"topic":"T","subString":"é","tagsSet":["é"],"codeSet":["6214"],"subVersion":"3"}]}]}`
+	c.ok(remoting.ReqHeartBeat, []byte(body))
+	var got remoting.ConsumerConnection
+	if err := json.Unmarshal(c.ok(remoting.ReqGetConsumerConnectionList, nil, "consumerGroup", "G").body, &got); err != nil {
+		t.Fatal(err)
+	}
+	s := got.SubscriptionTable["T"]
+	if got.ConsumeType != remoting.ConsumePassively || got.MessageModel != remoting.Clustering || got.ConsumeFromWhere != remoting.FromFirstOffset ||
+		len(got.ConnectionSet) != 1 || got.ConnectionSet[0].ClientID != "c@1" || got.ConnectionSet[0].ClientAddr != c.conn.LocalAddr().String() || got.ConnectionSet[0].Language != "GO" ||
+		s.SubString != "é" || len(s.CodeSet) != 1 || s.CodeSet[0] != 233 {
+		t.Errorf("%+v", got)
+	}
+	if r := c.ok(remoting.ReqGetProducerConnectionList, nil, "producerGroup", "P"); !strings.Contains(string(r.body), `"clientId":"c@1"`) {
+		t.Errorf("%s", r.body)
+	}
+	if g := e.b.ConsumerGroups(); len(g) != 1 || g[0].Name != "G" || len(g[0].Members) != 1 || g[0].Topics[0] != "T" {
+		t.Errorf("%+v", g)
+	}
+}
+
+func TestHeartbeatRefusals(t *testing.T) {
+	e := start(t, func(c *Config, _ *store.Options) { c.NoAutoCreateGroups = true })
+	c := e.dial()
+	c.ok(remoting.ReqUpdateAndCreateSubscriptionGroup, []byte(`{"groupName":"Known","retryQueueNums":3}`))
+	many, _ := json.Marshal(remoting.HeartbeatData{ClientID: "c", ProducerDataSet: make([]remoting.ProducerData, maxHeartbeatGroups+1)})
+	many = []byte(strings.ReplaceAll(string(many), `"groupName":""`, `"groupName":"P"`))
+	group := func(names ...string) string {
+		var b strings.Builder
+		for i, n := range names {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, `{"groupName":%q,"subscriptionDataSet":[{"topic":"T","subString":"*"}]}`, n)
+		}
+		return `{"clientID":"c","consumerDataSet":[` + b.String() + `]}`
+	}
+	for _, tc := range []struct {
+		name, give string
+		code       int32
+		want       string
+	}{
+		{"no body", "", 29, "empty"}, {"null", "null", 29, "heartbeat"}, {"a list", "[]", 29, "heartbeat"}, {"nothing in it", "{}", 29, "clientID is missing"},
+		{"not JSON", "{x", 29, "heartbeat"}, {"too large", "{" + strings.Repeat(" ", maxHeartbeatBytes) + "}", 29, "the limit is 1048576"},
+		{"too many groups", string(many), 29, "1001 groups, the limit is 1000"},
+		{"a bad group name beside a good one", group("a b", "Known"), 29, `"a b"`},
+		{"an unknown group while they are not made", group("Unknown"), 0, ""},
+	} {
+		if r := c.call(remoting.ReqHeartBeat, []byte(tc.give)); r.Code != tc.code || !strings.Contains(r.Remark, tc.want) {
+			t.Errorf("%s: %v, want code %d with %q", tc.name, r, tc.code, tc.want)
+		}
+	}
+	if s := c.ids("Known"); s != `{"consumerIdList":["c"]}` {
+		t.Errorf("the good group beside the bad one: %s", s)
+	}
+	if e.store.Topics().Get("%RETRY%Known").WriteQueues != 3 {
+		t.Error("the retry topic must have the group's number of queues")
+	}
+	if s := c.ids("Unknown"); s != "1" || e.store.Groups().Get("Unknown") != nil {
+		t.Errorf("an unknown group was registered: %s", s)
+	}
+	if r := c.pull(pullReq{group: "Unknown", topic: "TBW102", sub: "*"}); r.Code != 26 {
+		t.Errorf("pull of an unknown group: %v", r)
+	}
+	if r := c.pull(pullReq{group: "CID_RMQ_SYS_x", topic: "TBW102", sub: "*"}); r.Code != 19 {
+		t.Errorf("groups of the system are made all the same: %v", r)
+	}
+}
+
+// Members that say nothing go after the expiry time, and a connection without any other is closed.
+func TestSilentMembersGo(t *testing.T) {
+	e := start(t, func(c *Config, _ *store.Options) {
+		c.MemberExpiry, c.ScanInterval, c.NoticeGap = time.Second, 10*time.Millisecond, time.Millisecond
+	})
+	e.topic("T", 1)
+	a, b := e.dial(), e.dial()
+	b.beat("b@1", "G", false, sub("T", "*", 1))
+	for end := time.Now().Add(10 * time.Second); ; {
+		a.beat("a@1", "G", false, sub("T", "*", 1))
+		if a.ids("G") == `{"consumerIdList":["a@1"]}` {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("b is still there: %s", a.ids("G"))
+		}
+	}
+	b.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	buf := make([]byte, 4096)
+	for {
+		if _, err := b.conn.Read(buf); err != nil {
+			if !strings.Contains(err.Error(), "EOF") && !strings.Contains(err.Error(), "reset") {
+				t.Errorf("the silent connection is not closed: %v", err)
+			}
+			return
+		}
+	}
+}
+
+// Group names are one namespace: a group that the push front end has bound cannot be a pull group.
+func TestPushGroupsAreNotPullGroups(t *testing.T) {
+	e := start(t)
+	e.topic("T", 1)
+	at, err := e.store.Operate([]state.Op{{Kind: state.OpBind, Topic: "T", Group: "Push", Binding: state.Binding{Kind: state.BindFanout}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.store.WaitApplied(t.Context(), at); err != nil {
+		t.Fatal(err)
+	}
+	c := e.dial()
+	for what, r := range map[string]*reply{
+		"heartbeat": c.beat("c@1", "Push", false, sub("T", "*", 1)), "pull": c.pull(pullReq{group: "Push", topic: "T", sub: "*"}),
+		"offset": c.call(remoting.ReqUpdateConsumerOffset, nil, "consumerGroup", "Push", "topic", "T", "queueId", "0", "commitOffset", "1"),
+	} {
+		if r.Code != 16 || !strings.Contains(r.Remark, "push group") {
+			t.Errorf("%s: %v, want code 16", what, r)
+		}
+	}
+	if e.store.Groups().Get("Push") != nil || e.b.members.Group("Push") != nil {
+		t.Error("the group was made all the same")
+	}
+}
+
+func TestCheckClientConfig(t *testing.T) {
+	c := start(t).dial()
+	for _, tc := range []struct {
+		give string
+		code int32
+	}{
+		{`{"clientId":"c","group":"G"}`, 0},
+		{`{"clientId":"c","group":"G","subscriptionData":{"topic":"T","subString":"A||B","expressionType":"TAG"}}`, 0},
+		{`{"clientId":"c","group":"G","subscriptionData":{"topic":"T","subString":"||"}}`, 23},
+		{`{"clientId":"c","group":"G","subscriptionData":{"topic":"T","subString":"a > 1","expressionType":"SQL92"}}`, 1},
+		{``, 29}, {`null`, 29}, {`[]`, 29},
+	} {
+		if r := c.call(remoting.ReqCheckClientConfig, []byte(tc.give)); r.Code != tc.code {
+			t.Errorf("%s: %v, want code %d", tc.give, r, tc.code)
+		}
+	}
+}
