@@ -103,9 +103,6 @@ func (x *Index) load() error {
 	x.mu.gens = []*generation{x.cur}
 	x.sealed.Store(x.cur.start)
 	x.spans.Store(&spans)
-	if len(spans) > 0 && x.cfg.LogMin > spans[0].start || len(spans) == 0 && x.cfg.LogMin > x.cur.start {
-		return x.DropBelow(x.cfg.LogMin)
-	}
 	return nil
 }
 
@@ -149,7 +146,11 @@ func (x *Index) loadQueues(spans []*span) (bad int, err error) {
 			if p0, ok, err := first.find(t.name, p.id); err != nil {
 				return 0, err
 			} else if ok {
-				low = max(low, p0.first)
+				n, err := first.search(p0, x.cfg.LogMin)
+				if err != nil {
+					return 0, err
+				}
+				low = max(low, p0.first+int64(n))
 			}
 			q.min.Store(low)
 			q.visible.Store(q.next)

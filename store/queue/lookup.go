@@ -2,7 +2,6 @@ package queue
 
 import (
 	"cmp"
-	"errors"
 	"sort"
 )
 
@@ -79,11 +78,8 @@ func (q *Queue) searchSpans(at int64) (offset int64, ok bool, err error) {
 		return q.min.Load(), true, nil // the queue began later
 	}
 	if err == nil {
-		n := sort.Search(int(p.count), func(n int) bool {
-			e, e2 := s.entry(int(p.at) + n)
-			err = errors.Join(err, e2)
-			return e.Address >= at
-		})
+		n := 0
+		n, err = s.search(p, at)
 		offset = p.first + int64(n)
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -315,4 +316,18 @@ func (s *span) entry(at int) (Entry, error) {
 	var e [1]Entry
 	err := s.read(at, e[:])
 	return e[0], err
+}
+
+// search is the number of entries of a part with addresses below at.
+func (s *span) search(p part, at int64) (int, error) {
+	if at <= s.start {
+		return 0, nil
+	}
+	var failed error
+	n := sort.Search(int(p.count), func(i int) bool {
+		e, err := s.entry(int(p.at) + i)
+		failed = cmp.Or(failed, err)
+		return e.Address >= at
+	})
+	return n, failed
 }

@@ -192,3 +192,10 @@ func (m *merge) step() error {
 		i = c
 	}
 }
+
+// Holding says whether the topic has entries that are not visible yet.
+func (t *Topic) Holding() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.held) > 0
+}

@@ -1,0 +1,242 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fusionmq/fusionmq/store/vfs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func openMem(t testing.TB, c Config) *Index {
+	t.Helper()
+	c.FS, c.Dir, c.LogEnd = vfs.NewMem(), "/index", 1<<40
+	c.Failed = func(err error) { t.Errorf("failed: %v", err) }
+	x, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return x
+}
+
+func mustPut(t testing.TB, q *Queue, offset, address int64, visible bool) {
+	t.Helper()
+	if err := q.Put(offset, Entry{Address: address, Position: address, Size: 1, Time: address}, visible); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatchCallsOnceAtWakeWhenItsOffsetIsVisible(t *testing.T) {
+	x := openMem(t, Config{})
+	q := x.Queue("T", 0, true)
+	calls := 0
+	q.Watch(1, func() { calls++ })
+	mustPut(t, q, 0, 10, true)
+	x.Wake()
+	if calls != 0 {
+		t.Fatalf("called %d times for the offset before it", calls)
+	}
+	mustPut(t, q, 1, 20, true)
+	if calls != 0 {
+		t.Fatal("called by Put, want by Wake")
+	}
+	x.Wake()
+	mustPut(t, q, 2, 30, true)
+	x.Wake()
+	if calls != 1 {
+		t.Fatalf("called %d times, want once", calls)
+	}
+}
+
+func TestWatchOfWhatIsVisibleCallsAtOnce(t *testing.T) {
+	x := openMem(t, Config{})
+	q := x.Queue("T", 0, true)
+	mustPut(t, q, 0, 10, true)
+	calls := 0
+	if stop := q.Watch(0, func() { calls++ }); stop() || calls != 1 {
+		t.Fatalf("called %d times, want once and no stop", calls)
+	}
+	if stop := q.Topic().Watch(10, func() { calls++ }); stop() || calls != 2 {
+		t.Fatalf("topic: called %d times, want once and no stop", calls-1)
+	}
+	q.Topic().Watch(11, func() { t.Error("called for an address that no entry has reached") })
+}
+
+func TestStoppedWatchIsNotCalled(t *testing.T) {
+	x := openMem(t, Config{})
+	q := x.Queue("T", 0, true)
+	stop := q.Watch(0, func() { t.Error("called after stop") })
+	stopTopic := q.Topic().Watch(0, func() { t.Error("called after stop") })
+	late := q.Watch(0, func() { t.Error("called after stop between Put and Wake") })
+	if !stop() || !stopTopic() {
+		t.Fatal("stop says that fn will be called")
+	}
+	if stop() {
+		t.Fatal("the second stop says that it cancelled")
+	}
+	mustPut(t, q, 0, 10, true)
+	if !late() {
+		t.Fatal("stop says that fn will be called")
+	}
+	x.Wake()
+}
+
+func TestHeldEntriesBecomeVisibleWithTheirSync(t *testing.T) {
+	x := openMem(t, Config{})
+	a, b := x.Queue("T", 0, true), x.Queue("T", 1, true)
+	fired := ""
+	a.Watch(0, func() { fired += "a" })
+	b.Watch(1, func() { fired += "b" })
+	a.Topic().Watch(0, func() { fired += "t" })
+	mustPut(t, a, 0, 10, false)
+	mustPut(t, b, 0, 20, true)
+	mustPut(t, a, 1, 30, true) // behind a held one of its queue
+	mustPut(t, b, 1, 40, false)
+	x.Wake()
+	check := func(want string, visibleA, visibleB int64, topic int) {
+		t.Helper()
+		_, va := a.Range()
+		_, vb := b.Range()
+		n, err := a.Topic().Read(0, make([]TopicEntry, 9))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fired != want || va != visibleA || vb != visibleB || n != topic {
+			t.Fatalf("fired %q, queues end at %d and %d, topic has %d; want %q, %d, %d, %d", fired, va, vb, n, want, visibleA, visibleB, topic)
+		}
+	}
+	// 20 is visible in its queue, but a reader of the topic must not pass 10.
+	check("", 0, 1, 0)
+	if a.Next() != 2 {
+		t.Fatalf("next offset is %d, want 2", a.Next())
+	}
+	x.Synced(11)
+	check("at", 1, 1, 1)
+	x.Synced(35)
+	check("at", 2, 1, 3)
+	x.Synced(41)
+	check("atb", 2, 2, 4)
+}
+
+func TestPutRefusesAGapAndIgnoresARepeat(t *testing.T) {
+	x := openMem(t, Config{})
+	q := x.Queue("T", 3, true)
+	mustPut(t, q, 7, 100, true) // what came before was deleted with its part of the log
+	if low, high := q.Range(); low != 7 || high != 8 {
+		t.Fatalf("range %d..%d, want 7..8", low, high)
+	}
+	err := q.Put(9, Entry{Address: 110}, true)
+	var gap *GapError
+	if !errors.As(err, &gap) || *gap != (GapError{"T", 3, 9, 8}) {
+		t.Fatalf("a gap gives %v", err)
+	}
+	mustPut(t, q, 7, 100, true)
+	mustPut(t, q, 8, 120, true)
+	if _, high := q.Range(); high != 9 {
+		t.Fatalf("ends at %d, want 9", high)
+	}
+}
+
+func TestQueueIDsAreBounded(t *testing.T) {
+	x := openMem(t, Config{})
+	for _, id := range []int32{-1, MaxQueueID + 1, 1<<31 - 1} {
+		if q := x.Queue("T", id, true); q != nil {
+			t.Errorf("there is a queue %d", id)
+		}
+	}
+	if x.Topic("T", false) != nil {
+		t.Error("asking for an impossible queue has made the topic")
+	}
+	if q := x.Queue("T", MaxQueueID, true); q == nil || q.ID() != MaxQueueID {
+		t.Error("no queue 65535")
+	}
+	if x.Queue("T", 5, false) != nil || x.Queue("U", 0, false) != nil {
+		t.Error("asking without create has made a queue")
+	}
+}
+
+// TestReadersBesideWriterAndSealing runs one writer, the background sealing and several readers, which check that they
+// see every entry once and in order, whether it is in memory, on its way to a file, or in one.
+func TestReadersBesideWriterAndSealing(t *testing.T) {
+	const entries, queues = 30000, 3
+	x := openMem(t, Config{SpanEntries: 500})
+	address := func(i int64) int64 { return i * 8 }
+	var wg sync.WaitGroup
+	read := func(id int32) error {
+		q := x.Queue("T", id, true)
+		var next int64
+		buf := make([]Entry, 37)
+		for next < entries/queues {
+			n, err := q.Read(next, buf)
+			if err != nil {
+				return err
+			}
+			for i := range n {
+				if want := address((next+int64(i))*queues + int64(id)); buf[i].Address != want {
+					return fmt.Errorf("queue %d, offset %d: address %d, want %d", id, next+int64(i), buf[i].Address, want)
+				}
+			}
+			if next += int64(n); n == 0 {
+				visible := make(chan struct{})
+				q.Watch(next, func() { close(visible) })
+				<-visible
+			}
+		}
+		return nil
+	}
+	readTopic := func() error {
+		topic := x.Topic("T", true)
+		var from int64
+		buf := make([]TopicEntry, 29)
+		for seen := int64(0); seen < entries; {
+			n, err := topic.Read(from, buf)
+			if err != nil {
+				return err
+			}
+			for i := range n {
+				if e := buf[i]; e.Address != address(seen) || e.QueueOffset != seen/queues || e.Queue != int32(seen%queues) {
+					return fmt.Errorf("entry %d of the topic is %+v", seen, e)
+				}
+				seen++
+				from = buf[i].Address + 1
+			}
+			if n == 0 {
+				visible := make(chan struct{})
+				topic.Watch(from, func() { close(visible) })
+				<-visible
+			}
+		}
+		return nil
+	}
+	start := func(fn func() error) {
+		wg.Go(func() {
+			if err := fn(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for id := range int32(queues) {
+		start(func() error { return read(id) })
+	}
+	start(readTopic)
+	for i := range int64(entries) {
+		mustPut(t, x.Queue("T", int32(i%queues), true), i/queues, address(i), i%7 != 0)
+		if i%50 == 49 {
+			x.Wake()
+			x.Synced(address(i) + 1)
+		}
+	}
+	x.Wake()
+	x.Synced(address(entries))
+	wg.Wait()
+}
