@@ -21,7 +21,11 @@ const sector = 512
 // It keeps three promises of a disk and no more: the content of a file is durable up to its last Sync, a name up to the
 // last SyncDir of its directory, a directory itself when MkdirAll returns. CrashClone is what a machine could find after
 // a power cut.
+//
+// Locks: world, then a node's mu, then mu.
 type Mem struct {
+	world sync.RWMutex // held for reading by everything that changes something, so that a power cut falls between two operations
+
 	mu    sync.Mutex
 	dirs  map[string]bool
 	names map[string]*node // as programs see them
@@ -72,8 +76,8 @@ func (m *Mem) take(n int64) error {
 // CrashClone returns what is left after a power cut at this moment: what was synced, and of everything else a random
 // part. keep is the probability with which an unsynced sector, length or name survives.
 func (m *Mem) CrashClone(rng *rand.Rand, keep float64) *Mem {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.world.Lock() // nobody else is in here now, so no other lock is needed
+	defer m.world.Unlock()
 	c := NewMem()
 	for d := range m.dirs {
 		c.dirs[d] = true
@@ -112,8 +116,6 @@ func mapKeys(ms ...map[string]*node) func(func(string) bool) {
 }
 
 func (n *node) crash(rng *rand.Rand, keep float64) *node {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	c := &node{data: blocks{}, size: n.ssize, synced: blocks{}, dirty: map[int64]bool{}}
 	if n.size != n.ssize && rng.Float64() < keep {
 		c.size = n.size
@@ -180,10 +182,19 @@ func (m *Mem) lookup(op, name string) (*node, error) {
 
 // Create implements FS.
 func (m *Mem) Create(name string) (File, error) {
-	name = filepath.Clean(name)
+	f, err := m.entry(filepath.Clean(name))
+	if err != nil {
+		return nil, err
+	}
+	return f, f.Truncate(0)
+}
+
+func (m *Mem) entry(name string) (*memFile, error) {
+	m.world.RLock()
+	defer m.world.RUnlock()
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if !m.dirs[filepath.Dir(name)] {
-		m.mu.Unlock()
 		return nil, pathError("create", name, fs.ErrNotExist)
 	}
 	n := m.names[name]
@@ -191,9 +202,7 @@ func (m *Mem) Create(name string) (File, error) {
 		n = &node{data: blocks{}, synced: blocks{}, dirty: map[int64]bool{}}
 		m.names[name] = n
 	}
-	m.mu.Unlock()
-	f := &memFile{m, n}
-	return f, f.Truncate(0)
+	return &memFile{m, n}, nil
 }
 
 // Open implements FS.
@@ -210,6 +219,8 @@ func (m *Mem) OpenRead(name string) (File, error) { return m.Open(name) }
 
 // Remove implements FS.
 func (m *Mem) Remove(name string) error {
+	m.world.RLock()
+	defer m.world.RUnlock()
 	if _, err := m.lookup("remove", name); err != nil {
 		return err
 	}
@@ -221,6 +232,8 @@ func (m *Mem) Remove(name string) error {
 
 // Rename implements FS.
 func (m *Mem) Rename(oldName, newName string) error {
+	m.world.RLock()
+	defer m.world.RUnlock()
 	n, err := m.lookup("rename", oldName)
 	if err != nil {
 		return err
@@ -234,6 +247,8 @@ func (m *Mem) Rename(oldName, newName string) error {
 
 // MkdirAll implements FS.
 func (m *Mem) MkdirAll(dir string) error {
+	m.world.RLock()
+	defer m.world.RUnlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for d := filepath.Clean(dir); !m.dirs[d]; d = filepath.Dir(d) {
@@ -281,6 +296,8 @@ func (m *Mem) Stat(name string) (Info, error) {
 
 // SyncDir implements FS.
 func (m *Mem) SyncDir(dir string) error {
+	m.world.RLock()
+	defer m.world.RUnlock()
 	dir = filepath.Clean(dir)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -385,6 +402,8 @@ func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
+	f.m.world.RLock()
+	defer f.m.world.RUnlock()
 	n := f.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -413,6 +432,8 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (f *memFile) Truncate(size int64) error {
+	f.m.world.RLock()
+	defer f.m.world.RUnlock()
 	n := f.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -435,6 +456,8 @@ func (f *memFile) Truncate(size int64) error {
 
 // Allocate needs room for the whole file but, to stay small, takes it only as sectors are written.
 func (f *memFile) Allocate(size int64) error {
+	f.m.world.RLock()
+	defer f.m.world.RUnlock()
 	n := f.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -449,6 +472,8 @@ func (f *memFile) Allocate(size int64) error {
 }
 
 func (f *memFile) Sync() error {
+	f.m.world.RLock()
+	defer f.m.world.RUnlock()
 	n := f.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
