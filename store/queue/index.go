@@ -35,8 +35,8 @@ const (
 
 // Index is the queue index of one store directory.
 //
-// Put, Wake and Seal are for the one writer: their calls must not overlap. Synced and DropBelow may run beside them, each
-// one call at a time. Everything else may be called from any goroutine at any time.
+// Put and Seal are for the one writer: their calls must not overlap. Synced and DropBelow may run beside them, each one
+// call at a time. Everything else may be called from any goroutine at any time.
 //
 // Locks, in this order: Topic.mu, then one of Index.mu, holders, due.
 type Index struct {
@@ -69,6 +69,7 @@ type Index struct {
 		waiters []*waiter
 	}
 	sealing sync.Mutex // held while spans change; taken before all others
+	sorted  []*Topic   // by name, guarded by sealing; as long as topics.byName
 	wake    chan struct{}
 	stop    chan struct{}
 	done    chan struct{}
@@ -165,6 +166,12 @@ func (x *Index) allTopics() []*Topic {
 	return ts
 }
 
+func (x *Index) topicCount() int {
+	x.topics.RLock()
+	defer x.topics.RUnlock()
+	return len(x.topics.byName)
+}
+
 // generationFor returns the generation that takes an entry of this address; the writer calls it with Topic.mu held.
 func (x *Index) generationFor(address int64) *generation {
 	g := x.cur
@@ -225,12 +232,11 @@ func (x *Index) Synced(position int64) {
 	ts := x.holders.topics
 	x.holders.topics = nil
 	x.holders.Unlock()
-	var due []*waiter
 	for _, t := range ts {
-		due = t.release(position, due)
+		t.release(position)
 	}
-	for _, w := range due {
-		w.fire()
+	if len(ts) > 0 {
+		x.Wake()
 	}
 
 	x.mu.Lock()
@@ -243,31 +249,32 @@ func (x *Index) Synced(position int64) {
 	}
 }
 
-// release makes the held entries below address visible and adds their waiters to due.
-func (t *Topic) release(address int64, due []*waiter) []*waiter {
+// release makes the held entries below address visible and their waiters due.
+func (t *Topic) release(address int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	limit := t.limit.Load()
-	t.held = slices.DeleteFunc(t.held, func(q *Queue) bool {
+	left := t.held[:0]
+	for _, q := range t.held {
 		last, held := q.release(address)
 		limit = max(limit, last+1)
-		if last >= 0 && len(q.waiters) > 0 {
-			q.waiters, due = takeDue(q.waiters, due, q.visible.Load()-1)
+		if held {
+			left = append(left, q)
 		}
-		return !held
-	})
-	if len(t.held) == 0 {
+		if q.watched {
+			q.wakeLocked()
+		}
+	}
+	clear(t.held[len(left):])
+	if t.held = left; len(left) == 0 {
 		limit = t.lastPut + 1 // with those that were visible in other queues all the time
 	} else {
 		t.index.hold(t)
 	}
-	if limit > t.limit.Load() {
-		t.limit.Store(limit)
-		if len(t.waiters) > 0 {
-			t.waiters, due = takeDue(t.waiters, due, limit-1)
-		}
+	t.limit.Store(limit)
+	if t.watched {
+		t.wakeLocked()
 	}
-	return due
 }
 
 // DropBelow forgets what the log no longer has: entries with addresses below a position cannot be read any more, and

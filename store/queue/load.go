@@ -183,9 +183,9 @@ func (q *Queue) loadRun(gen *generation, p part) error {
 			return err
 		}
 		n += c
-		q.block, q.fill = b, c
+		q.block, q.fill = b, uint16(c)
 	}
-	q.tail = r
+	q.tail, q.gen = r, gen
 	q.head.Store(r)
 	return nil
 }

@@ -9,24 +9,31 @@ import (
 // Queue is the handle of one topic and queue. It stays valid while the topic exists.
 //
 // Any goroutine may read. Put is for the one writer, see [Index].
+//
+// With tens of thousands of queues that are written in turn, a Put waits for memory more than for anything else, so what
+// it needs of a queue is in the first 64 bytes and the whole is two cache lines.
 type Queue struct {
-	topic *Topic
-	id    int32
+	topic   *Topic
+	visible atomic.Int64 // one more than the last offset that can be read; stored after the entry
 
-	min     atomic.Int64         // first offset that can be read
-	visible atomic.Int64         // one more than the last offset that can be read; stored after the entry
-	head    atomic.Pointer[run]  // oldest run in memory; nil when all entries are in spans
-	last    atomic.Int64         // address of the newest entry in spans
-	hint    atomic.Pointer[part] // where the last read of a span was
+	// Guarded by topic.mu, as is all behind hint.
+	next    int64       // the offset that the next Put gives; visible <= next, and what lies between is held
+	gen     *generation // of tail
+	block   []Entry     // of tail, the one that takes the next entry
+	id      int32       // does not change
+	fill    uint16      // entries in block
+	watched bool        // waiters is not empty
+	known   bool        // there was an entry
 
-	// What follows is guarded by topic.mu.
-	next    int64   // the offset that the next Put gives; visible <= next, and what lies between is held
-	tail    *run    // the run that takes the next entry; nil like head
-	block   []Entry // of tail, the one that takes the next entry
-	fill    int     // entries in block
-	known   bool    // there was an entry
-	born    int64   // address of the first entry when it came in this process, else 0
-	waiters []*waiter
+	min  atomic.Int64         // first offset that can be read
+	head atomic.Pointer[run]  // oldest run in memory; nil when all entries are in spans
+	last atomic.Int64         // address of the newest entry in spans
+	hint atomic.Pointer[part] // where the last read of a span was
+
+	tail    *run     // the run that takes the next entry; nil like head
+	born    int64    // address of the first entry when it came in this process, else 0
+	waiters *waiters // nil until the first Watch
+	_       [8]byte
 }
 
 // Topic is the handle of the topic.
@@ -87,9 +94,9 @@ func (q *Queue) Put(offset int64, e Entry, visible bool) error {
 		q.visible.Store(offset)
 	}
 	gen := t.index.generationFor(e.Address)
-	if q.tail == nil || q.tail.gen != gen {
+	if q.gen != gen {
 		q.newRun(gen)
-	} else if q.fill == len(q.block) {
+	} else if int(q.fill) == len(q.block) {
 		k, _ := slot(int(q.next - q.tail.base))
 		q.tail.grow(k)
 		q.block, q.fill = q.tail.block(k), 0
@@ -97,30 +104,25 @@ func (q *Queue) Put(offset int64, e Entry, visible bool) error {
 	q.block[q.fill] = e
 	q.fill++
 	gen.count++
-	held := q.next != q.visible.Load()
-	q.next++
 	t.lastPut = e.Address
-	var due []*waiter
-	if visible && !held {
+	q.next++
+	if visible && q.visible.Load() == q.next-1 {
 		q.visible.Store(q.next)
-		if len(q.waiters) > 0 {
-			q.waiters, due = takeDue(q.waiters, due, q.next-1)
-		}
 		if len(t.held) == 0 {
 			t.limit.Store(e.Address + 1)
-			if len(t.waiters) > 0 {
-				t.waiters, due = takeDue(t.waiters, due, e.Address)
-			}
 		}
-	} else if !held {
+		if q.watched {
+			q.wakeLocked()
+		}
+		if t.watched {
+			t.wakeLocked()
+		}
+	} else if q.visible.Load() == q.next-1 { // the first one that is held
 		if t.held = append(t.held, q); len(t.held) == 1 {
 			t.index.hold(t)
 		}
 	}
 	t.mu.Unlock()
-	if due != nil {
-		t.index.addDue(due)
-	}
 	return nil
 }
 
@@ -131,7 +133,7 @@ func (q *Queue) newRun(g *generation) {
 	} else {
 		q.head.Store(r)
 	}
-	q.tail, q.block, q.fill = r, r.first[:], 0
+	q.tail, q.gen, q.block, q.fill = r, g, r.first[:], 0
 }
 
 // release makes the held entries below address visible; topic.mu is held. It returns the address of the last one it

@@ -75,7 +75,7 @@ func (x *Index) sealOldest() error {
 	x.sealed.Store(g.end)
 	x.mu.Unlock()
 
-	for _, t := range x.allTopics() {
+	for _, t := range x.sorted {
 		t.drop(g)
 	}
 	return nil
@@ -93,7 +93,7 @@ func (t *Topic) drop(g *generation) {
 		next := r.next.Load()
 		end := q.next
 		if next == nil {
-			q.tail, q.block, q.fill = nil, nil, 0
+			q.tail, q.gen, q.block, q.fill = nil, nil, nil, 0
 		} else {
 			end = next.base
 		}
@@ -108,11 +108,10 @@ type sealed struct {
 	run *run // nil without entries
 }
 
-// parts collects what the queues of a topic have in a finished generation.
-func (t *Topic) parts(g *generation) []sealed {
+// parts appends what the queues of a topic have in a finished generation.
+func (t *Topic) parts(ps []sealed, g *generation) []sealed {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var ps []sealed
 	t.Queues(func(q *Queue) {
 		if !q.known || q.born >= g.end {
 			return
@@ -170,15 +169,18 @@ func (x *Index) writeSpan(g *generation) (s *span, err error) {
 }
 
 func (x *Index) writeContent(f vfs.File, g *generation) error {
-	topics := x.allTopics()
-	slices.SortFunc(topics, func(a, b *Topic) int { return strings.Compare(a.name, b.name) })
-
+	// Topics made from here on have nothing in this generation, as it is finished; topics are never removed.
+	if x.topicCount() != len(x.sorted) {
+		x.sorted = x.allTopics()
+		slices.SortFunc(x.sorted, func(a, b *Topic) int { return strings.Compare(a.name, b.name) })
+	}
 	h := header{start: g.start, end: g.end}
 	w := &pageWriter{f: f, off: headerBytes}
 	var queueTable, topicTable, names []byte
 	le := binary.LittleEndian
-	for _, t := range topics {
-		ps := t.parts(g)
+	var ps []sealed
+	for _, t := range x.sorted {
+		ps = t.parts(ps[:0], g)
 		if len(ps) == 0 {
 			continue
 		}

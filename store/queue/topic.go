@@ -11,20 +11,21 @@ const MaxQueueID = 1<<16 - 1
 // Topic is the handle of one topic. It stays valid while the topic exists.
 type Topic struct {
 	index *Index
-	name  string
-
-	queues atomic.Pointer[[]*Queue] // by id, nil where a queue never was made; replaced under mu
 
 	// limit is one more than the address up to which Read sees the topic: every entry below it is visible, in all queues.
 	// It grows only after the entry was put, so a reader that loads it first misses nothing that it passes.
 	limit atomic.Int64
 
-	// mu guards what is below here, and every change to the topic's queues; readers do not take it. It is a leaf but for
-	// Index.due.
+	// mu guards what follows up to queues, and every change to the topic's queues; readers do not take it. It is taken
+	// before Index.mu, holders and due, and nothing is called out with it held.
 	mu      sync.Mutex
 	lastPut int64    // address of the newest entry, held ones included
 	held    []*Queue // queues with entries that are not visible yet
-	waiters []*waiter
+	watched bool     // waiters is not empty
+	waiters waiters
+
+	queues atomic.Pointer[[]*Queue] // by id, nil where a queue never was made; replaced under mu
+	name   string
 }
 
 // Name is the topic's name.

@@ -24,18 +24,39 @@ func (w *waiter) fire() {
 	}
 }
 
-// takeDue moves the waiters at or below reached from ws to due.
-func takeDue(ws, due []*waiter, reached int64) (left, all []*waiter) {
-	left = ws[:0]
-	for _, w := range ws {
+// waiters is a list of them, guarded by Topic.mu.
+type waiters struct{ list []*waiter }
+
+// take moves the waiters at or below reached to due.
+func (ws *waiters) take(due []*waiter, reached int64) []*waiter {
+	left := ws.list[:0]
+	for _, w := range ws.list {
 		if w.from <= reached {
 			due = append(due, w)
 		} else {
 			left = append(left, w)
 		}
 	}
-	clear(ws[len(left):])
-	return left, due
+	clear(ws.list[len(left):])
+	ws.list = left
+	return due
+}
+
+// wakeLocked makes the waiters due that are satisfied; topic.mu is held.
+func (q *Queue) wakeLocked() {
+	q.watched = q.topic.index.wakeWaiters(q.waiters, q.visible.Load()-1)
+}
+
+func (t *Topic) wakeLocked() {
+	t.watched = t.index.wakeWaiters(&t.waiters, t.limit.Load()-1)
+}
+
+// wakeWaiters reports whether some are left.
+func (x *Index) wakeWaiters(ws *waiters, reached int64) bool {
+	if due := ws.take(nil, reached); len(due) > 0 {
+		x.addDue(due)
+	}
+	return len(ws.list) > 0
 }
 
 // Watch calls fn once when an entry at offset or above is visible; at once when it already is. fn runs on the goroutine
@@ -50,9 +71,13 @@ func (q *Queue) Watch(offset int64, fn func()) (stop func() bool) {
 		w.fire()
 		return func() bool { return false }
 	}
-	q.waiters = append(q.waiters, w)
+	if q.waiters == nil {
+		q.waiters = new(waiters)
+	}
+	q.waiters.list = append(q.waiters.list, w)
+	q.watched = true
 	t.mu.Unlock()
-	return func() bool { return t.stop(w, &q.waiters) }
+	return func() bool { return t.stop(w, q.waiters, &q.watched) }
 }
 
 // Watch calls fn once when an entry with an address of at least from is visible to [Topic.Read]; otherwise it is as
@@ -65,19 +90,21 @@ func (t *Topic) Watch(from int64, fn func()) (stop func() bool) {
 		w.fire()
 		return func() bool { return false }
 	}
-	t.waiters = append(t.waiters, w)
+	t.waiters.list = append(t.waiters.list, w)
+	t.watched = true
 	t.mu.Unlock()
-	return func() bool { return t.stop(w, &t.waiters) }
+	return func() bool { return t.stop(w, &t.waiters, &t.watched) }
 }
 
-func (t *Topic) stop(w *waiter, list *[]*waiter) bool {
+func (t *Topic) stop(w *waiter, ws *waiters, watched *bool) bool {
 	if !w.state.CompareAndSwap(waiting, stopped) {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if i := slices.Index(*list, w); i >= 0 {
-		*list = slices.Delete(*list, i, i+1)
+	if i := slices.Index(ws.list, w); i >= 0 {
+		ws.list = slices.Delete(ws.list, i, i+1)
+		*watched = len(ws.list) > 0
 	}
 	return true
 }
