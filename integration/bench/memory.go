@@ -61,8 +61,15 @@ func metric(s *proc.Server, name string) (float64, error) {
 		return 0, err
 	}
 	for l := range strings.Lines(string(text)) {
-		if v, ok := strings.CutPrefix(l, name+" "); ok {
-			return strconv.ParseFloat(strings.TrimSpace(v), 64)
+		rest, ok := strings.CutPrefix(l, name)
+		if !ok {
+			continue
+		}
+		if i := strings.LastIndexByte(rest, '}'); i >= 0 && rest[0] == '{' {
+			rest = rest[i+1:]
+		}
+		if rest[0] == ' ' {
+			return strconv.ParseFloat(strings.TrimSpace(rest), 64)
 		}
 	}
 	return 0, fmt.Errorf("no metric %s", name)
@@ -72,7 +79,7 @@ func metric(s *proc.Server, name string) (float64, error) {
 func allocations(s *proc.Server) (float64, error) { return metric(s, "go_memstats_mallocs_total") }
 
 // counted is how many messages the server has stored and sent out; see withAllocations.
-const appends = "mq_store_appends_total"
+const appends = "fusionmq_store_appends_total"
 
 // withAllocations runs f and returns with its cell how many objects the whole server process allocated for a message that it stored.
 func (b *bench) withAllocations(s *proc.Server, f func() (cell, error)) (cell, float64, error) {

@@ -40,14 +40,14 @@ func (d *demo) run(ctx context.Context) error {
 	sub, err := push.Subscribe(d.at.notify, rmq.Unique("S-demo"), d.topic, func(m *notify.Message) {
 		keys, _ := m.Header.Value(wire.KeyKeys)
 		colour, _ := m.Header.Value("colour")
-		d.log.add(byPush, arrival{id: strings.ToUpper(m.ID.String()), tag: m.Type, keys: keys, colour: colour, body: m.Body, at: time.Now()})
+		d.log.add(byPush, arrival{id: m.ID.String(), tag: m.Type, keys: keys, colour: colour, body: m.Body, at: time.Now()})
 	})
 	if err != nil {
 		return fmt.Errorf("subscribe by push: %w", err)
 	}
 	defer sub.Close()
 	consumer, err := rmq.Consumer(d.at.nameServer, rmq.Unique("demo-pull"), d.topic, "*", func(m *primitive.MessageExt) error {
-		d.log.add(byPull, arrival{id: m.MsgId, tag: m.GetTags(), keys: m.GetKeys(), colour: m.GetProperty("colour"), body: m.Body, at: time.Now()})
+		d.log.add(byPull, arrival{id: strings.ToLower(m.MsgId), tag: m.GetTags(), keys: m.GetKeys(), colour: m.GetProperty("colour"), body: m.Body, at: time.Now()})
 		return nil
 	})
 	if err != nil {
@@ -109,7 +109,8 @@ func (d *demo) produce(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("message %d from the RocketMQ producer: %w", n, err)
 		}
-		d.log.addSent(sent{id: r.MsgID, from: "rocketmq", tag: m.GetTags(), keys: m.GetKeys(), colour: m.GetProperty("colour"),
+		d.log.addSent(sent{id: strings.ToLower(r.MsgID), from: "rocketmq", tag: m.GetTags(), colour: m.GetProperty("colour"),
+			keys: map[string]string{byPush: m.GetKeys(), byPull: m.GetKeys()},
 			body: sha256.Sum256(b), size: len(b), compressed: compressed, at: began})
 		if err := d.next(ctx, n+1); err != nil {
 			return err
@@ -130,7 +131,7 @@ func (d *demo) produce(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("message %d from the Notify producer: %w", n, err)
 		}
-		d.log.addSent(sent{id: strings.ToUpper(r.ID.String()), from: "notify", tag: tag, colour: colour, body: sha256.Sum256(b), size: len(b), compressed: compressed, at: began})
+		d.log.addSent(sent{id: r.ID.String(), from: "notify", tag: tag, keys: map[string]string{byPull: r.ID.String()}, colour: colour, body: sha256.Sum256(b), size: len(b), compressed: compressed, at: began})
 		if err := d.next(ctx, d.messages+n+1); err != nil {
 			return err
 		}

@@ -90,7 +90,7 @@ func TestDemoFailsWhenTheServerIsKilledMidway(t *testing.T) {
 }
 
 func TestReportFindsWhatIsMissingOrChanged(t *testing.T) {
-	one := sent{id: "A", from: "rocketmq", tag: "t", keys: "k", colour: "c", body: sha256.Sum256([]byte("body")), size: 4}
+	one := sent{id: "A", from: "rocketmq", tag: "t", keys: map[string]string{byPush: "k", byPull: "k"}, colour: "c", body: sha256.Sum256([]byte("body")), size: 4}
 	good := arrival{id: "A", tag: "t", keys: "k", colour: "c", body: []byte("body")}
 	for _, tc := range []struct {
 		name   string

@@ -180,7 +180,7 @@ func TestNotifyMessagesArePulledAsTheyWere(t *testing.T) {
 		if r.Durability != notify.DurabilityAsync {
 			t.Errorf("durability %v, want async", r.Durability)
 		}
-		ids[strings.ToUpper(r.ID.String())] = compressed
+		ids[r.ID.String()] = compressed
 	}
 	var l rmq.Log
 	consume(t, s, rmq.Unique("g"), topic, "paid", &l)
@@ -193,7 +193,7 @@ func TestNotifyMessagesArePulledAsTheyWere(t *testing.T) {
 			t.Fatalf("the body of %d bytes came %d times", len(body), len(got))
 		}
 		m := got[0]
-		if was, known := ids[m.MsgId]; !known || was != compressed || m.GetTags() != "paid" || m.GetProperty("colour") != "green" {
+		if was, known := ids[strings.ToLower(m.MsgId)]; !known || was != compressed || m.GetTags() != "paid" || m.GetProperty("colour") != "green" {
 			t.Errorf("pulled %s tags %q colour %q", m.MsgId, m.GetTags(), m.GetProperty("colour"))
 		}
 		if m.GetProperty("DELAY") != "" || m.GetProperty("__h.DELAY") != "3" {
