@@ -11,7 +11,7 @@ import (
 
 // FuzzDecode feeds whole frames of either encoding.
 func FuzzDecode(f *testing.F) {
-	fs, err := vectors.Load("testdata", "go-")
+	fs, err := vectors.Load("testdata", "go-*")
 	if err != nil {
 		f.Fatal(err)
 	}

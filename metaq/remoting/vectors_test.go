@@ -13,7 +13,7 @@ import (
 
 func load(t testing.TB) []*vectors.Frame {
 	t.Helper()
-	fs, err := vectors.Load("testdata", "")
+	fs, err := vectors.Load("testdata", "*")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ type part struct {
 }
 
 const (
-	copyBelow  = 512      // smaller parts are copied: an iovec costs about as much
+	copyBelow  = 512       // smaller parts are copied: an iovec costs about as much
 	keepBuffer = 256 << 10 // larger buffers go to the garbage collector instead of the pool
 	keepParts  = 1024
 )

@@ -46,14 +46,15 @@ type Header struct {
 
 func (f *Frame) String() string { return fmt.Sprintf("%s:%d", f.File, f.N) }
 
-// Load reads every file of dir, the testdata folder of package remoting, whose name starts with prefix. It fails when there are none.
-func Load(dir, prefix string) ([]*Frame, error) {
-	names, err := filepath.Glob(filepath.Join(dir, prefix+"*.jsonl.gz"))
+// Load reads the files of dir, the testdata folder of package remoting, whose names without extension match pattern, as in
+// path.Match. It fails when there are none.
+func Load(dir, pattern string) ([]*Frame, error) {
+	names, err := filepath.Glob(filepath.Join(dir, pattern+".jsonl.gz"))
 	if err != nil {
 		return nil, err
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("no vectors %s* in %s", prefix, dir)
+		return nil, fmt.Errorf("no vectors %s in %s", pattern, dir)
 	}
 	var all []*Frame
 	for _, name := range names {
