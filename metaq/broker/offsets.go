@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
+	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/queue"
 )
 
@@ -82,6 +83,8 @@ func (b *Broker) bootsAtZero(p place) bool {
 	return b.store.Bounds().Max-first[0].Position <= b.cfg.ReplayBytes
 }
 
+// updateConsumerOffset stores a group's progress, also backwards. Unlike a pull or a heartbeat it does not make the group:
+// RocketMQ 5.3 does not either.
 func updateConsumerOffset(c *call) error {
 	name, err := c.req.Require("consumerGroup")
 	if err != nil {
@@ -91,9 +94,15 @@ func updateConsumerOffset(c *call) error {
 	if err != nil {
 		return err
 	}
-	group, err := c.b.group(name)
-	if err != nil {
-		return err
+	group := c.b.store.Groups().Get(name)
+	if group == nil || c.b.push.has(name) {
+		if err := meta.CheckGroup(name); err != nil {
+			return err
+		}
+		if c.b.push.has(name) {
+			return pushGroup(name)
+		}
+		return refuse(remoting.RespSubscriptionGroupNotExist, "Group %s not exist!", name)
 	}
 	topic := c.b.store.Topics().Get(p.topic)
 	if topic == nil {
@@ -109,10 +118,9 @@ func updateConsumerOffset(c *call) error {
 	if n := max(topic.ReadQueues, topic.WriteQueues); p.id < 0 || p.id >= n {
 		return refuse(remoting.RespInvalidParameter, "queueId[%d] is illegal, topic:[%s] has %d queues", p.id, topic.Name, n)
 	}
-	if offset < 0 {
-		return refuse(remoting.RespInvalidParameter, "commitOffset[%d] is illegal, want 0 or more", offset)
+	if offset >= 0 { // clients say -1 while they have no progress
+		c.b.store.Offsets().Commit(group.Name, topic.Name, p.id, offset)
 	}
-	c.b.store.Offsets().Commit(group.Name, topic.Name, p.id, offset)
 	return c.ok()
 }
 

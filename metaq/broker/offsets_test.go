@@ -21,6 +21,10 @@ func TestConsumerOffsets(t *testing.T) {
 	commit := func(group, topic string, queue int, offset string) *reply {
 		return c.call(remoting.ReqUpdateConsumerOffset, nil, "consumerGroup", group, "topic", topic, "queueId", fmt.Sprint(queue), "commitOffset", offset)
 	}
+	if r := commit("G", "T", 0, "1"); r.Code != 26 {
+		t.Errorf("a commit must not make the group: %v", r)
+	}
+	c.ok(remoting.ReqUpdateAndCreateSubscriptionGroup, []byte(`{"groupName":"G"}`))
 	if got := query("G", "T", 0, "setZeroIfNotFound", "false"); got != "22 " {
 		t.Errorf("a new group that wants to know: %s", got)
 	}
@@ -51,7 +55,7 @@ func TestConsumerOffsets(t *testing.T) {
 		{"unknown topic", commit("G", "Nowhere", 0, "1"), 17, "Nowhere"},
 		{"no offset", commit("G", "T", 0, ""), 29, "Offset is null"},
 		{"no number", commit("G", "T", 0, "x"), 29, `"x"`},
-		{"negative offset", commit("G", "T", 0, "-1"), 29, "commitOffset[-1]"},
+		{"no progress yet", commit("G", "T", 1, "-1"), 0, ""},
 		{"queue out of range", commit("G", "T", 2, "1"), 29, "queueId[2]"},
 		{"negative queue", commit("G", "T", -1, "1"), 29, "queueId[-1]"},
 		{"bad group", commit("a b", "T", 0, "1"), 29, `"a b"`},
@@ -60,6 +64,9 @@ func TestConsumerOffsets(t *testing.T) {
 		if tc.got.Code != tc.code || !strings.Contains(tc.got.Remark, tc.want) {
 			t.Errorf("%s: %v, want code %d with %q", tc.name, tc.got, tc.code, tc.want)
 		}
+	}
+	if got := query("G", "T", 1); got != "0 7" {
+		t.Errorf("after a commit of -1: %s, want what was stored", got)
 	}
 }
 

@@ -135,16 +135,15 @@ func (b *Broker) checkMessage(s *remoting.SendHeader, topic *meta.Topic, body []
 	return nil
 }
 
-// retryGroup finds the group of a retry topic; retry is false for any other topic.
+// retryGroup finds the group of a retry topic, or makes it where groups are made by being used; retry is false for any
+// other topic.
 func (b *Broker) retryGroup(topic string) (g *meta.Group, retry bool, err error) {
 	name, retry := strings.CutPrefix(topic, meta.RetryPrefix)
 	if !retry {
 		return nil, false, nil
 	}
-	if g = b.store.Groups().Get(name); g == nil {
-		return nil, true, refuse(remoting.RespSubscriptionGroupNotExist, "subscription group [%s] of the retry topic does not exist%s", clip(name), faq)
-	}
-	return g, true, nil
+	g, err = b.group(name)
+	return g, true, err
 }
 
 // properties gives the text to store: what the client sent, without what only the broker may say, and with what the

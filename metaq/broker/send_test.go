@@ -84,7 +84,7 @@ func TestSendProperties(t *testing.T) {
 }
 
 func TestSendRefusals(t *testing.T) {
-	e := start(t, func(c *Config, _ *store.Options) { c.MaxBodyBytes = 1000 })
+	e := start(t, func(c *Config, _ *store.Options) { c.MaxBodyBytes, c.NoAutoCreateGroups = 1000, true })
 	e.topic("T", 4)
 	c := e.dial()
 	c.ok(remoting.ReqUpdateAndCreateTopic, nil, "topic", "ReadOnly", "readQueueNums", "1", "writeQueueNums", "1", "perm", "4")
