@@ -102,8 +102,8 @@ func (p *Publisher) Send(ctx context.Context, m *Message) (Receipt, error) {
 
 // SendAsync sends m and calls fn with what Send would have returned, once, from another goroutine. fn must not block; it
 // may call SendAsync only if it can tell that fewer than WithMaxInFlight sends are open. SendAsync waits while that many
-// are. When it returns an error, which is about the message or ctx, fn is not called. m must not be changed until fn
-// was called.
+// are. When it returns an error, which is about the message or ctx, fn is not called. The end of ctx ends the send, so
+// ctx must live, and m stay unchanged, until fn was called.
 func (p *Publisher) SendAsync(ctx context.Context, m *Message, fn func(Receipt, error)) error {
 	s, err := p.begin(ctx, m)
 	if err != nil {

@@ -33,9 +33,21 @@ type Subscriber struct {
 	mu struct { // taken before no other lock
 		sync.Mutex
 		closing  bool
-		bindings map[wire.Binding]Binding // by key
-		conns    map[*conn]struct{}       // ready ones and those that are being set up
+		bindings []Binding           // no two of one key
+		conns    map[*conn]*registry // ready ones and those that are being set up
 	}
+}
+
+// registry is what one connection has registered, so that nothing is registered twice on it when a Subscribe and the
+// set-up of the connection meet. Its lock is held while the server is asked.
+type registry struct {
+	mu   sync.Mutex
+	done map[wire.Binding]registered // by key
+}
+
+type registered struct {
+	b   Binding
+	err *Error // the server's refusal
 }
 
 // task is a message to be handled and how to answer for it.
@@ -60,8 +72,7 @@ func NewSubscriber(group string, servers []string, handler Handler, opts ...Opti
 	s := &Subscriber{cfg: cfg, handler: handler, closed: make(chan struct{}), inflate: inflater{max: cfg.maxBody}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.work = make(chan task, cfg.window*len(servers))
-	s.mu.bindings = make(map[wire.Binding]Binding)
-	s.mu.conns = make(map[*conn]struct{})
+	s.mu.conns = make(map[*conn]*registry)
 	for range cfg.workers {
 		s.workers.Go(s.serve)
 	}
@@ -86,15 +97,16 @@ func (s *Subscriber) Subscribe(ctx context.Context, bindings ...Binding) error {
 	}
 	if err := s.change(func() {
 		for _, b := range bindings {
-			s.mu.bindings[b.key()] = b
+			s.dropLocked(b)
+			s.mu.bindings = append(s.mu.bindings, b)
 		}
 	}); err != nil {
 		return err
 	}
 	for _, b := range bindings {
-		if err := s.everywhere(ctx, func(c *conn) *Error { return s.register(ctx, c, wire.OpSubscribe, b) }); err != nil {
+		if err := s.everywhere(ctx, func(c *conn, r *registry) *Error { return s.register(ctx, c, r, b) }); err != nil {
 			if err.Code == CodeError {
-				_ = s.change(func() { delete(s.mu.bindings, b.key()) }) // closing forgets it as well
+				_ = s.change(func() { s.dropLocked(b) }) // closing forgets it as well
 			}
 			return err
 		}
@@ -107,18 +119,13 @@ func (s *Subscriber) Subscribe(ctx context.Context, bindings ...Binding) error {
 func (s *Subscriber) Unsubscribe(ctx context.Context, bindings ...Binding) error {
 	if err := s.change(func() {
 		for _, b := range bindings {
-			delete(s.mu.bindings, b.key())
+			s.dropLocked(b)
 		}
 	}); err != nil {
 		return err
 	}
 	for _, b := range bindings {
-		if err := s.everywhere(ctx, func(c *conn) *Error {
-			if !c.features.Has(wire.FeatureUnsubscribe) {
-				return &Error{Code: CodeNoProcessor, Server: c.server, Text: "the server speaks plain NOTIFY_V1, which cannot unsubscribe"}
-			}
-			return s.register(ctx, c, wire.OpUnsubscribe, b)
-		}); err != nil {
+		if err := s.everywhere(ctx, func(c *conn, r *registry) *Error { return s.unregister(ctx, c, r, b) }); err != nil {
 			return err
 		}
 	}
@@ -174,15 +181,15 @@ func (s *Subscriber) change(f func()) error {
 
 // everywhere does f on every connection, those being set up included. A connection that breaks meanwhile gets its
 // bindings when it is made again; one connection at least must have taken it.
-func (s *Subscriber) everywhere(ctx context.Context, f func(*conn) *Error) *Error {
+func (s *Subscriber) everywhere(ctx context.Context, f func(*conn, *registry) *Error) *Error {
 	for {
 		_, changed := s.links.all()
 		s.mu.Lock()
-		conns := slices.Collect(maps.Keys(s.mu.conns))
+		conns := maps.Clone(s.mu.conns)
 		s.mu.Unlock()
 		taken := 0
-		for _, c := range conns {
-			switch err := f(c); {
+		for c, r := range conns {
+			switch err := f(c, r); {
 			case err == nil:
 				taken++
 			case err.Code == CodeComm && c.reason() != nil:
@@ -203,8 +210,36 @@ func (s *Subscriber) everywhere(ctx context.Context, f func(*conn) *Error) *Erro
 	}
 }
 
-// register sends one binding.
-func (s *Subscriber) register(ctx context.Context, c *conn, op wire.Opcode, b Binding) *Error {
+// register sends a binding, unless the connection has it. A refusal is told to Subscribe once more when set-up met it first.
+func (s *Subscriber) register(ctx context.Context, c *conn, r *registry, b Binding) *Error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if was, ok := r.done[b.key()]; ok && was.b == b {
+		if was.err != nil {
+			delete(r.done, b.key())
+		}
+		return was.err
+	}
+	err := s.send(ctx, c, wire.OpSubscribe, b)
+	if err == nil {
+		r.done[b.key()] = registered{b: b}
+	}
+	return err
+}
+
+// unregister removes a binding.
+func (s *Subscriber) unregister(ctx context.Context, c *conn, r *registry, b Binding) *Error {
+	if !c.features.Has(wire.FeatureUnsubscribe) {
+		return &Error{Code: CodeNoProcessor, Server: c.server, Text: "the server speaks plain NOTIFY_V1, which cannot unsubscribe"}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.done, b.key())
+	return s.send(ctx, c, wire.OpUnsubscribe, b)
+}
+
+// send sends one binding.
+func (s *Subscriber) send(ctx context.Context, c *conn, op wire.Opcode, b Binding) *Error {
 	b.b.Group = s.cfg.group
 	sub := wire.Subscription{Binding: b.b.Append(nil)}
 	header := sub.Append(nil)
@@ -216,19 +251,23 @@ func (s *Subscriber) register(ctx context.Context, c *conn, op wire.Opcode, b Bi
 
 // setup gives a new connection its credit and the bindings.
 func (s *Subscriber) setup(ctx context.Context, c *conn) error {
-	if err := s.change(func() { s.mu.conns[c] = struct{}{} }); err != nil {
+	r := &registry{done: make(map[wire.Binding]registered)}
+	if err := s.change(func() { s.mu.conns[c] = r }); err != nil {
 		return err
 	}
-	for b := range s.snapshot() {
-		switch err := s.register(ctx, c, wire.OpSubscribe, b); {
+	for _, b := range s.snapshot() {
+		switch err := s.register(ctx, c, r, b); {
 		case err == nil:
 		case err.Code == CodeComm || err.Code == CodeTimeout:
 			return err
 		default:
-			s.cfg.log.Error("notify server refuses a binding", "server", c.server, "binding", b.String(), "err", err)
+			s.cfg.log.Warn("notify server refuses a binding", "server", c.server, "binding", b.String(), "err", err)
+			r.mu.Lock()
+			r.done[b.key()] = registered{b, err}
+			r.mu.Unlock()
 		}
-		if _, kept := s.snapshot()[b]; !kept && c.features.Has(wire.FeatureUnsubscribe) { // removed meanwhile
-			_ = s.register(ctx, c, wire.OpUnsubscribe, b) // as Unsubscribe, which has its answer from this server too
+		if !slices.Contains(s.snapshot(), b) { // an Unsubscribe came between; it may have been first
+			_ = s.unregister(ctx, c, r, b) // the error is the Unsubscribe's
 		}
 	}
 	s.credit(c, s.cfg.window)
@@ -242,14 +281,14 @@ func (s *Subscriber) forget(c *conn) {
 	s.mu.Unlock()
 }
 
-func (s *Subscriber) snapshot() map[Binding]struct{} {
+func (s *Subscriber) dropLocked(b Binding) {
+	s.mu.bindings = slices.DeleteFunc(s.mu.bindings, func(x Binding) bool { return x.key() == b.key() })
+}
+
+func (s *Subscriber) snapshot() []Binding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make(map[Binding]struct{}, len(s.mu.bindings))
-	for _, b := range s.mu.bindings {
-		all[b] = struct{}{}
-	}
-	return all
+	return slices.Clone(s.mu.bindings)
 }
 
 // credit tells the server how much room there is.
