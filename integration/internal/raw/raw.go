@@ -40,8 +40,12 @@ const (
 	minFrameContents = 4
 )
 
-// ErrClosed is what waits on a connection that ended gets.
-var ErrClosed = errors.New("raw: connection closed")
+var (
+	// ErrClosed is what a request gets whose connection ended before its answer: it may have been done.
+	ErrClosed = errors.New("raw: connection closed before an answer")
+	// ErrNotSent is what a request gets on a connection that had ended already.
+	ErrNotSent = errors.New("raw: connection is closed")
+)
 
 // Answer is a response. Header and Body are valid until the callback that got them returns.
 type Answer struct{ Header, Body []byte }
@@ -187,7 +191,7 @@ func (c *Conn) Go(code int, ext func([]byte) []byte, done func(Answer, error), b
 	c.mu.Lock()
 	if c.mu.dead {
 		c.mu.Unlock()
-		done(Answer{}, ErrClosed)
+		done(Answer{}, ErrNotSent)
 		return
 	}
 	c.mu.next++
