@@ -185,12 +185,12 @@ func (c *fakeConn) answer(f wire.Frame, status wire.Status, text string) {
 
 func (c *fakeConn) frame(fr wire.Frame) {
 	f := c.f
-	if !fr.Response && fr.Opcode != wire.OpSend && f.other != nil && f.other(c, fr) {
-		return
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	defer f.tellLocked()
+	if !fr.Response && fr.Opcode != wire.OpSend && f.other != nil && f.other(c, fr) {
+		return
+	}
 	switch {
 	case fr.Response:
 		r := reply1{op: fr.Opcode, opaque: fr.Opaque, status: fr.Status}

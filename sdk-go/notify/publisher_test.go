@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -357,9 +358,9 @@ func TestSendAsyncWaitsWhileTooMuchIsInFlight(t *testing.T) {
 			open <- func() { c.f.mu.Lock(); defer c.f.mu.Unlock(); c.store(fr, h) }
 		}
 		p := publisher(t, map[string]*fake{addrA: f}, WithMaxInFlight(2), WithTimeout(time.Minute))
-		ended := 0
+		var ended atomic.Int32
 		send := func(ctx context.Context) error {
-			return p.SendAsync(ctx, message(), func(Receipt, error) { ended++ })
+			return p.SendAsync(ctx, message(), func(Receipt, error) { ended.Add(1) })
 		}
 		if err := errors.Join(send(t.Context()), send(t.Context())); err != nil {
 			t.Fatal(err)
@@ -378,8 +379,8 @@ func TestSendAsyncWaitsWhileTooMuchIsInFlight(t *testing.T) {
 		(<-open)()
 		(<-open)()
 		closeNow(t, p)
-		if ended != 3 {
-			t.Errorf("%d callbacks before Close returned", ended)
+		if n := ended.Load(); n != 3 {
+			t.Errorf("%d callbacks before Close returned", n)
 		}
 	})
 }
