@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/fusionmq/fusionmq/store/log"
@@ -45,6 +46,10 @@ func (s *Store) encode(b *log.Batch, m *Message) error {
 	}
 	if n := len(m.Properties); n > MaxPropertiesBytes {
 		return &FieldError{"length of properties", int64(n), "0 to 32767 bytes"}
+	}
+	if i := bytes.IndexByte(m.Properties, 0); i >= 0 {
+		// Nobody sends one, and recovery tells a torn record by the zeros in it.
+		return &FieldError{"position of a zero byte in properties", int64(i), "none"}
 	}
 	if m.Queue < 0 || m.Queue > queue.MaxQueueID {
 		return &FieldError{"queue id", int64(m.Queue), "0 to 65535"}

@@ -133,7 +133,7 @@ func (c *crash) produce(s *store.Store, rng *rand.Rand) {
 		}
 		m := &sent{topic: topic, queue: int32(rng.IntN(crashQueues)), body: fmt.Sprintf("%d:%s", id, strings.Repeat(string(rune('a'+id%26)), size))}
 		ids[i], c.sent[id] = id, m
-		ms[i] = store.Message{Topic: topic, Queue: m.queue, Body: []byte(m.body)}
+		ms[i] = store.Message{Topic: topic, Queue: m.queue, Body: []byte(m.body), Properties: crashProperties(id)}
 	}
 	c.mu.Unlock()
 	s.Append(ms, rs[:len(ms)])
@@ -245,7 +245,7 @@ func (c *crash) checkQueue(s *store.Store, topic string, id int32, seen map[int]
 		var num int
 		fmt.Sscanf(string(v.Body()), "%d:", &num)
 		m := c.sent[num]
-		if m == nil || m.body != string(v.Body()) || m.topic != topic || m.queue != id || string(v.Topic()) != topic || v.QueueOffset() != o || v.PhysicalOffset() != es[0].Address || es[0].Address <= last {
+		if m == nil || m.body != string(v.Body()) || string(v.Properties()) != string(crashProperties(num)) || m.topic != topic || m.queue != id || string(v.Topic()) != topic || v.QueueOffset() != o || v.PhysicalOffset() != es[0].Address || es[0].Address <= last {
 			c.problem("%s/%d at %d: record of %s/%d offset %d at %d with a body of %d bytes is not what was sent", topic, id, o, v.Topic(), v.QueueID(), v.QueueOffset(), v.PhysicalOffset(), len(v.Body()))
 		} else if m.state == acked && (m.result.QueueOffset != o || m.result.Address != es[0].Address) {
 			c.problem("message %d was answered offset %d address %d, is at %d, %d", num, m.result.QueueOffset, m.result.Address, o, es[0].Address)
@@ -257,6 +257,11 @@ func (c *crash) checkQueue(s *store.Store, topic string, id int32, seen map[int]
 		last = es[0].Address
 		release()
 	}
+}
+
+// crashProperties are long now and then, so that sectors end in them.
+func crashProperties(id int) []byte {
+	return []byte("id\x01" + strings.Repeat(fmt.Sprint(id, "."), 1+id%5*id%90) + "\x02")
 }
 
 func runCrash(t testing.TB, seed uint64, rounds int, wrap func(*vfs.Mem) vfs.FS) []string {

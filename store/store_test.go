@@ -281,6 +281,7 @@ func TestBadMessagesAreRefusedOneByOne(t *testing.T) {
 		{"no body", func(m *store.Message) { m.Body = nil }, store.ErrBadMessage, "length of body is 0, allowed: 1 to 4194304 bytes"},
 		{"body too long", func(m *store.Message) { m.Body = make([]byte, 4<<20+1) }, store.ErrBadMessage, "length of body is 4194305"},
 		{"properties too long", func(m *store.Message) { m.Properties = make([]byte, 32768) }, store.ErrBadMessage, "length of properties is 32768"},
+		{"zero byte in properties", func(m *store.Message) { m.Properties = []byte("a\x01b\x00c\x02") }, store.ErrBadMessage, "zero byte in properties is 3"},
 		{"negative queue", func(m *store.Message) { m.Queue = -1 }, store.ErrBadMessage, "queue id is -1"},
 		{"queue out of range", func(m *store.Message) { m.Queue = 1 << 20 }, store.ErrBadMessage, "queue id is 1048576"},
 		{"unknown topic", func(m *store.Message) { m.Topic = "B" }, store.ErrUnknownTopic, ""},

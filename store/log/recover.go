@@ -1,6 +1,7 @@
 package log
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -218,6 +219,10 @@ func (l *Log) verify(s *segment, r *Recovery, visit func(v record.View) error) (
 			r.Reason = err
 			return false, nil
 		}
+		if torn(v, pos) {
+			r.Reason = errors.New("record: its topic or properties were not all written")
+			return false, nil
+		}
 		if err := visit(v); err != nil {
 			return false, fmt.Errorf("record at %d: %w", pos, err)
 		}
@@ -225,6 +230,35 @@ func (l *Log) verify(s *segment, r *Recovery, visit func(v record.View) error) (
 		r.End = pos + int64(v.Size())
 		l.mu.lastTime = max(l.mu.lastTime, v.StoreTime())
 	}
+}
+
+// sector is the unit in which a disk may have kept or lost what was not synced.
+const sector = 512
+
+// torn says whether a power cut has taken a part of the topic or the properties, which no checksum protects: a record
+// that is all right otherwise has zeros there, since nothing but zeros ever lies behind the end of the log. Such zeros
+// begin or end where a sector does, or reach the end of the record. A zero byte that a producer sent would look the same if it happened to stand
+// there; the store takes none in properties, and RocketMQ's clients send none.
+func torn(v record.View, pos int64) bool {
+	b := v.Bytes()
+	if bytes.IndexByte(v.Topic(), 0) >= 0 {
+		return true
+	}
+	for i := len(b) - len(v.Properties()); i < len(b); {
+		k := bytes.IndexByte(b[i:], 0)
+		if k < 0 {
+			return false
+		}
+		i += k
+		from := i
+		for i < len(b) && b[i] == 0 {
+			i++
+		}
+		if i == len(b) || (pos+int64(from))%sector == 0 || (pos+int64(i))%sector == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // settle makes durable what was found: everything up to r.End kept, everything behind it gone.
