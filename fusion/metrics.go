@@ -11,6 +11,7 @@ import (
 	"github.com/fusionmq/fusionmq/metaq/broker"
 	"github.com/fusionmq/fusionmq/metaq/server"
 	"github.com/fusionmq/fusionmq/notify"
+	notifyserver "github.com/fusionmq/fusionmq/notify/server"
 	"github.com/fusionmq/fusionmq/store"
 )
 
@@ -29,6 +30,7 @@ type reading struct {
 	store  store.Stats
 	broker broker.Stats // zero when the broker is off
 	push   notify.Stats
+	wire   notifyserver.Stats
 	names  server.Stats // of the name server
 	topics int
 	groups int
@@ -100,7 +102,12 @@ var numbers = []number{
 	counter("fusionmq_notify_operations_total", "Changes of state written to the operate queue.", func(r *reading) float64 { return float64(r.push.Operations) }),
 	counter("fusionmq_notify_operate_records_total", "Records that they were written in; operations per record is how well they are batched.", func(r *reading) float64 { return float64(r.push.OperateRecords) }),
 	counter("fusionmq_notify_operate_failures_total", "Of those, refused by the store and tried again. Any rise needs a look at the disk.", func(r *reading) float64 { return float64(r.push.OperateFailures) }),
-	gauge("fusionmq_notify_connections", "Open connections on the Notify port.", func(r *reading) float64 { return float64(r.push.Sessions) }),
+	gauge("fusionmq_notify_connections", "Open connections on the Notify port.", func(r *reading) float64 { return float64(r.wire.Connections) }),
+	counter("fusionmq_notify_connections_total", "Connections accepted on the Notify port.", func(r *reading) float64 { return float64(r.wire.Accepted) }),
+	counter("fusionmq_notify_connections_refused_total", "Connections closed at once because notify.max-connections were open.", func(r *reading) float64 { return float64(r.wire.Refused) }),
+	counter("fusionmq_notify_malformed_total", "Connections closed for a broken frame or another protocol.", func(r *reading) float64 { return float64(r.wire.Malformed + r.wire.Foreign) }),
+	counter("fusionmq_notify_slow_total", "Connections closed because the peer did not read.", func(r *reading) float64 { return float64(r.wire.Slow) }),
+	counter("fusionmq_notify_panics_total", "Requests that failed by a mistake in this program; the log has the place.", func(r *reading) float64 { return float64(r.wire.Panics) }),
 	gauge("fusionmq_notify_members", "Members of groups that are pushed to.", func(r *reading) float64 { return float64(r.push.Members) }),
 	gauge("fusionmq_notify_waiting", "Messages that wait for a member with room.", func(r *reading) float64 { return float64(r.push.Waiting) }),
 	gauge("fusionmq_notify_unanswered", "Messages that wait for an answer.", func(r *reading) float64 { return float64(r.push.Unanswered) }),
@@ -149,6 +156,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	r := &reading{app: a, bounds: a.store.Bounds(), store: a.store.Stats(), push: a.push.Stats(), topics: a.store.Topics().Len()}
 	if a.broker != nil {
 		r.broker = a.broker.Stats()
+	}
+	if a.notify != nil {
+		r.wire = a.notify.Stats()
 	}
 	if a.nameServer != nil {
 		r.names = a.nameServer.Stats()

@@ -47,5 +47,8 @@ func (a *App) connections() (pull, push int) {
 	if a.broker != nil {
 		pull = a.broker.Stats().Connections
 	}
-	return pull, a.push.Stats().Sessions
+	if a.notify != nil {
+		push = a.notify.Stats().Connections
+	}
+	return pull, push
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fusionmq/fusionmq/metaq/nameserver"
 	"github.com/fusionmq/fusionmq/metaq/server"
 	"github.com/fusionmq/fusionmq/notify"
+	notifyserver "github.com/fusionmq/fusionmq/notify/server"
 	"github.com/fusionmq/fusionmq/store"
 )
 
@@ -22,6 +23,7 @@ type services struct {
 	names      *nameserver.NameServer
 	nameServer *server.Server // its listener
 	broker     *broker.Broker
+	notify     *notifyserver.Server // its listener is the Notify wire
 	http       *httpapi.Server
 	profiles   func() error
 
@@ -78,6 +80,9 @@ func (a *App) startPull(ctx context.Context) error {
 	}
 	if a.names != nil {
 		conf.Registrars = append(conf.Registrars, broker.Embedded{NameServer: a.names})
+	}
+	for _, addr := range c.Broker.Nameservers {
+		conf.Registrars = append(conf.Registrars, broker.NewRemote(addr, a.log))
 	}
 	b, err := broker.New(conf, a.store, a.data)
 	if err != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func (a *app) printStatus(s *admin.Status) error {
 	t := newTable("", "")
 	add := func(name, value string) { t.rows = append(t.rows, []string{name, value}) }
 	add("broker", clean(s.Broker)+" in "+clean(s.Cluster)+", "+state+" for "+(time.Duration(s.UptimeSeconds)*time.Second).String())
-	add("version", clean(s.Version)+", "+clean(s.GoVersion)+", process "+count(int64(s.PID))+", profile "+clean(s.Profile))
+	add("version", clean(s.Version)+", "+clean(s.GoVersion)+", process "+strconv.Itoa(s.PID)+", profile "+clean(s.Profile))
 	add("security", security)
 	add("clients are told", clean(strings.Replace(s.Advertised, "*", "(the address they came by)", 1)))
 	for i, name := range slices.Sorted(maps.Keys(s.Listeners)) {

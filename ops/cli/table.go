@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,7 +54,9 @@ func (t *table) write(w io.Writer) error {
 		}
 		b.WriteString(style(strings.TrimRight(l.String(), " ")) + "\n")
 	}
-	line(t.titles, dim.Render)
+	if slices.ContainsFunc(t.titles, func(s string) bool { return s != "" }) {
+		line(t.titles, dim.Render)
+	}
 	for _, row := range t.rows {
 		line(row, func(s ...string) string { return s[0] })
 	}

@@ -76,7 +76,7 @@ func serve(ctx context.Context, out, errOut io.Writer, sources config.Sources) e
 				return <-started
 			default:
 				log.Info("stopping", "signal", s.String(), "timeout_s", cfg.Shutdown.Timeout.Seconds())
-				return stop(app, cfg.Shutdown.Timeout, signals, log)
+				return stop(app.Stop, cfg.Shutdown.Timeout, signals, log)
 			}
 		}
 	}
@@ -96,11 +96,11 @@ var errSecondSignal = errors.New("stopped at once by a second signal: requests i
 
 // stop ends the process in order. A second signal, or a part that does not come back, ends it at once: what was acknowledged
 // is kept even so.
-func stop(app *fusion.App, timeout time.Duration, signals <-chan os.Signal, log *slog.Logger) error {
+func stop(parts func(context.Context) error, timeout time.Duration, signals <-chan os.Signal, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- app.Stop(ctx) }()
+	go func() { done <- parts(ctx) }()
 	late := time.NewTimer(timeout + grace)
 	defer late.Stop()
 	for {

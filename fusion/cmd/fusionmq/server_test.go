@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestStop(t *testing.T) {
+	boom := errors.New("disk failed")
+	waits := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	hangs := func(context.Context) error { time.Sleep(time.Hour); return nil }
+	for _, tc := range []struct {
+		name     string
+		parts    func(context.Context) error
+		signals  []os.Signal
+		want     string // of the error; "" is none
+		wantTook time.Duration
+	}{
+		{"clean", func(context.Context) error { return nil }, nil, "", 0},
+		{"a part failed", func(context.Context) error { return boom }, nil, "disk failed", 0},
+		{"requests in work are cut off, and the end is clean even so", waits, nil, "", 8 * time.Second},
+		{"a part that does not come back", hangs, nil, "not stopped 10s after the signal", 10 * time.Second},
+		{"a second signal", hangs, []os.Signal{syscall.SIGTERM}, "second signal", 0},
+		{"a reload is no second signal", waits, []os.Signal{syscall.SIGHUP}, "", 8 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				signals := make(chan os.Signal, 1)
+				for _, s := range tc.signals {
+					signals <- s
+				}
+				begin := time.Now()
+				err := stop(tc.parts, 8*time.Second, signals, slog.New(slog.DiscardHandler))
+				if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+					t.Errorf("stop = %v, want %q", err, tc.want)
+				}
+				if took := time.Since(begin); took != tc.wantTook {
+					t.Errorf("stop took %v, want %v", took, tc.wantTook)
+				}
+				time.Sleep(2 * time.Hour) // lets the part that hangs end
+			})
+		})
+	}
+}
