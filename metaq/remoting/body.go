@@ -36,8 +36,14 @@ type BodyError struct {
 func (e *BodyError) Error() string { return "body: want " + e.Body + ": " + e.Err.Error() }
 func (e *BodyError) Unwrap() error { return e.Err }
 
+// maxElements bounds the values of a body: an empty one costs three bytes on the wire and a hundred in memory. A registration
+// that fills a frame has 800,000.
+const maxElements = 1 << 20
+
 // DecodeBody reads a JSON object into v; what names it for the error. Strings in v do not alias b.
-func DecodeBody(what string, b []byte, v any) error {
+func DecodeBody(what string, b []byte, v any) error { return decodeBody(what, b, v, maxElements) }
+
+func decodeBody(what string, b []byte, v any, limit int) error {
 	fail := func(format string, args ...any) error {
 		return &BodyError{what, fmt.Errorf(format, args...)}
 	}
@@ -48,7 +54,7 @@ func DecodeBody(what string, b []byte, v any) error {
 	if t[0] != '{' {
 		return fail("it starts with %q, not with {", t[0])
 	}
-	t, err := standardJSON(t)
+	t, err := standardJSON(t, limit)
 	if err != nil {
 		return &BodyError{what, err}
 	}
@@ -65,14 +71,16 @@ func EncodeBody(v any) ([]byte, error) { return bodyEncoder.Marshal(v) }
 
 // standardJSON turns fastjson's dialect into JSON: a bare integer key gets quotes, an object as a key becomes a string with
 // its text. b itself is returned when there is nothing to change. Nesting is limited to maxDepth, since the decoder is
-// recursive.
-func standardJSON(b []byte) ([]byte, error) {
+// recursive, and the number of values to limit.
+func standardJSON(b []byte, limit int) ([]byte, error) {
 	var (
 		stack [maxDepth]byte
 		depth int
 		key   bool // a key comes next
-		out   []byte
-		from  int // b[:from] is in out, once anything is
+
+		elements int
+		out      []byte
+		from     int // b[:from] is in out, once anything is
 	)
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; c {
@@ -108,6 +116,9 @@ func standardJSON(b []byte) ([]byte, error) {
 			key = false
 		case ',':
 			key = depth > 0 && stack[depth-1] == '{'
+			if elements++; elements > limit {
+				return nil, malformed("more than %d values", limit)
+			}
 		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 			if !key {
 				continue

@@ -41,11 +41,14 @@ type SubscriptionData struct {
 	Topic           string   `json:"topic"`
 }
 
+// maxHeartbeat bounds the values of a heartbeat: 1,000 groups with 5 subscriptions each have 50,000.
+const maxHeartbeat = 1 << 17
+
 // DecodeHeartbeat reads and checks the body of a heartbeat.
 func DecodeHeartbeat(b []byte) (*HeartbeatData, error) {
 	const what = "heartbeat data"
 	var h HeartbeatData
-	if err := DecodeBody(what, b, &h); err != nil {
+	if err := decodeBody(what, b, &h, maxHeartbeat); err != nil {
 		return nil, err
 	}
 	need := func(field, v string) error {

@@ -35,6 +35,7 @@ func TestBadBodiesAreRefusedByName(t *testing.T) { // faults REM-07
 		{"garbage behind", `{"clientID":"x"}x`, "heartbeat data"},
 		{"number too large", `{"clientID":"x","heartbeatFingerprint":"99999999999999999999"}`, "heartbeat data"},
 		{"deep", `{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "}", "nested deeper than 64"},
+		{"too many values", `{"clientID":"x","consumerDataSet":[` + strings.Repeat("{},", 1<<17) + `{}]}`, "more than 131072 values"},
 		{"very deep", strings.Repeat(`{"a":`, 1_000_000), "nested deeper than 64"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -58,7 +59,7 @@ func TestFastjsonKeysBecomeJSON(t *testing.T) {
 		{"looks like one in a string", `{"a":"{0:1}","b":"\"{1:2"}`, `{"a":"{0:1}","b":"\"{1:2"}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := standardJSON([]byte(tc.give))
+			got, err := standardJSON([]byte(tc.give), 100)
 			if err != nil || string(got) != tc.want {
 				t.Errorf("standardJSON(%s) = %s, %v, want %s", tc.give, got, err, tc.want)
 			}

@@ -68,7 +68,7 @@ func (h *Header) Decode(frame []byte) (body []byte, err error) {
 
 // DecodeHeader reads the header alone. b must hold nothing else.
 func (h *Header) DecodeHeader(s Serialize, b []byte) error {
-	h.reset()
+	h.Reset()
 	h.Serialize = s
 	switch s {
 	case JSON:

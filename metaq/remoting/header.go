@@ -200,12 +200,14 @@ func (h *Header) Bool(key string, def bool) bool {
 	return parseBool(v)
 }
 
-// reset empties h for the next frame and keeps its memory unless one odd frame made it large.
-func (h *Header) reset() {
-	ext, scratch := h.Ext[:0], h.scratch[:0]
+// Reset forgets the frame. It keeps the header's own memory for the next one, unless one odd frame made it large.
+func (h *Header) Reset() {
+	ext, scratch := h.Ext, h.scratch[:0]
 	if cap(ext) > 128 {
 		ext = nil
 	}
+	clear(ext)
+	ext = ext[:0]
 	if cap(scratch) > 64<<10 {
 		scratch = nil
 	}

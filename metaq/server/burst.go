@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -41,6 +42,9 @@ func newBurst(c *Conn) *Burst {
 func (b *Burst) free() {
 	if b.out != nil {
 		b.out.done()
+	}
+	for i := range b.Requests {
+		b.Requests[i].Reset() // an idle burst must not keep frames alive
 	}
 	b.Requests, b.bytes = b.Requests[:0], 0
 	b.Conn, b.out, b.end = nil, nil, nil
@@ -94,7 +98,11 @@ func (b *Burst) Fail(r *Request, code int32, remark string) {
 
 // Unsupported answers r with REQUEST_CODE_NOT_SUPPORTED and the name of its code.
 func (b *Burst) Unsupported(r *Request) {
-	b.Fail(r, remoting.RespRequestCodeNotSupported, fmt.Sprintf(" request type %d (%s) not supported", r.Code, remoting.RequestName(r.Code)))
+	remark := fmt.Sprintf(" request type %d not supported", r.Code) // RocketMQ's text, leading blank included
+	if name := remoting.RequestName(r.Code); name != strconv.Itoa(int(r.Code)) {
+		remark += ": " + name
+	}
+	b.Fail(r, remoting.RespRequestCodeNotSupported, remark)
 }
 
 // Hold takes r to be answered later through Conn.Send, or never. What it returns does not alias the frame.
