@@ -152,14 +152,13 @@ func (h *Header) Require(key string) (string, error) {
 
 // Int32 returns a required ext field as a 32-bit integer.
 func (h *Header) Int32(key string) (int32, error) {
-	n, err := h.Int64(key)
-	if err == nil && int64(int32(n)) != n {
-		return 0, &FieldError{Field: key, Value: clip(h.Get(key)), Want: wantInt32}
+	v, ok := h.Lookup(key)
+	if !ok {
+		return 0, &FieldError{Field: key, Missing: true}
 	}
-	if e, ok := err.(*FieldError); ok && !e.Missing {
-		e.Want = wantInt32
-	}
-	return int32(n), err
+	var n int32
+	err := (&Field{key, v}).int32(&n)
+	return n, err
 }
 
 // Int64 returns a required ext field as a 64-bit integer.
@@ -168,11 +167,9 @@ func (h *Header) Int64(key string) (int64, error) {
 	if !ok {
 		return 0, &FieldError{Field: key, Missing: true}
 	}
-	n, ok := parseInt(v)
-	if !ok {
-		return 0, &FieldError{Field: key, Value: clip(v), Want: wantInt64}
-	}
-	return n, nil
+	var n int64
+	err := (&Field{key, v}).int64(&n)
+	return n, err
 }
 
 // OptInt32 is Int32 for an optional field: absent or empty gives def.

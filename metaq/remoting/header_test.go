@@ -236,7 +236,7 @@ func TestReadFrameTakesBytesAsTheyComeAndGrowsWithThem(t *testing.T) { // faults
 	}); n > 8 {
 		t.Errorf("%v allocations", n)
 	}
-	if _, err := ReadFrame(bytes.NewReader(nil), nil); err != io.EOF {
+	if _, err := ReadFrame(bytes.NewReader(nil), nil); !errors.Is(err, io.EOF) {
 		t.Errorf("got %v at the end of a stream", err)
 	}
 }

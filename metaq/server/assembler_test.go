@@ -84,7 +84,7 @@ func responses(t *testing.T, b []byte) (opaques []int32, bodies []string) {
 	r := bytes.NewReader(b)
 	for {
 		f, err := remoting.ReadFrame(r, nil)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return opaques, bodies
 		}
 		if err != nil {

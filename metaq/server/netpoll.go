@@ -100,7 +100,7 @@ func (s *Server) open(fd int, peer unix.Sockaddr) {
 	l := &pollLink{c: c, fd: fd}
 	c.link = l
 	if !s.add(c) {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		s.count.refused.Add(1)
 		if !s.stopping.Load() {
 			s.log.warn("connection refused", "remote", c.remote, "limit", s.cfg.MaxConns)

@@ -153,7 +153,7 @@ func Listen(addr string, cfg Config) (*Server, error) {
 	}
 	s, err := Serve(ln, cfg)
 	if err != nil {
-		ln.Close()
+		_ = ln.Close()
 		return nil, err
 	}
 	return s, nil
@@ -205,8 +205,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		<-s.stopped
 		return nil
 	}
-	s.ln.Close()
-	s.in.file.Close() // ends the accept in progress
+	_ = s.ln.Close()
+	_ = s.in.file.Close() // ends the accept in progress
 	s.mu.Lock()
 	empty := make(chan struct{})
 	s.mu.empty = empty

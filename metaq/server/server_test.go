@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -103,8 +104,7 @@ func (c *client) read() (*remoting.Header, []byte) {
 // gone reports that the server has closed the connection, possibly with a reset.
 func (c *client) gone() bool {
 	_, err := io.Copy(io.Discard, c.r)
-	ne, ok := err.(net.Error)
-	return !ok || !ne.Timeout()
+	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 func TestRequestsAreAnsweredWithTheirOpaqueAndBody(t *testing.T) {
