@@ -19,7 +19,7 @@ const appendChunk = 1 << 20
 // write. Messages of topics that ask for memory are written before the answer, too.
 func (s *Store) Append(ms []Message, rs []Result) {
 	rs = rs[:len(ms)]
-	b := log.NewBatch()
+	b := s.log.NewBatch()
 	done := 0
 	for i := range ms {
 		m := &ms[i]
@@ -36,7 +36,7 @@ func (s *Store) Append(ms []Message, rs []Result) {
 		}
 	}
 	s.appendBatch(b, rs[done:])
-	b.Free()
+	s.log.Free(b)
 }
 
 // encode checks m and adds its record to the batch.

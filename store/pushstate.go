@@ -3,7 +3,6 @@ package store
 import (
 	"fmt"
 
-	"github.com/fusionmq/fusionmq/store/log"
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/state"
@@ -23,8 +22,8 @@ func (s *Store) Operate(ops []state.Op) (at int64, err error) {
 	if n := len(body); n > MaxBodyBytes {
 		return 0, &FieldError{"length of operations", int64(n), "1 to 4194304 bytes"}
 	}
-	b := log.NewBatch()
-	defer b.Free()
+	b := s.log.NewBatch()
+	defer s.log.Free(b)
 	now := s.o.Now().UnixMilli()
 	s.add(b, s.oq, &Message{Topic: OQTopic, BornTime: now, BornHost: s.o.StoreHost, Body: body})
 	s.log.Append(b)

@@ -3,7 +3,6 @@ package log
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/fusionmq/fusionmq/store/record"
 )
@@ -34,16 +33,15 @@ type Item struct {
 	Err         error // nil: written, and synced when Sync was set
 }
 
-// Batch is what one caller appends in one go: records encoded back to back in Buf, one Item each. It belongs to the
-// caller again when Append returns and can be used for the next one.
+// Batch is what one caller appends in one go: records encoded back to back in Buf, one Item each. It is made by
+// Log.NewBatch, belongs to the caller again when Append returns, and can be used for the next one after Reset.
 type Batch struct {
 	Buf   []byte
 	Items []Item
 
-	pending int           // parts that are not acknowledged; guarded by Log.mu
-	waiting bool          // the caller sleeps on wake until pending is 0; guarded by Log.mu
-	lead    bool          // woken to write, not because it is done; guarded by Log.mu
-	wake    chan struct{} // cap 1
+	pending int       // parts that are not acknowledged; guarded by Log.mu
+	waiting bool      // the caller sleeps on wake; whoever wakes it sets this to false; guarded by Log.mu
+	wake    chan bool // cap 1: true, take the pen; false, all parts are acknowledged
 }
 
 // Reset empties the batch and keeps its memory.
@@ -122,9 +120,6 @@ func (l *Log) Append(b *Batch) {
 		l.mu.Unlock()
 		return
 	}
-	if b.wake == nil {
-		b.wake = make(chan struct{}, 1)
-	}
 	if wantSync {
 		select {
 		case l.flush <- struct{}{}:
@@ -141,13 +136,11 @@ func (l *Log) Append(b *Batch) {
 	for b.pending > 0 {
 		b.waiting = true
 		l.mu.Unlock()
-		<-b.wake
-		l.mu.Lock()
-		b.waiting = false
-		if b.lead {
-			b.lead = false
-			l.leadLocked(b)
+		if lead := <-b.wake; !lead {
+			return // done; whoever said so has set waiting to false
 		}
+		l.mu.Lock()
+		l.leadLocked(b)
 	}
 	l.mu.Unlock()
 }
@@ -310,8 +303,8 @@ func (l *Log) leadLocked(own *Batch) {
 		}
 		if turn >= leaderTurns && own.pending == 0 {
 			if heir := m.active.heir(); heir != nil {
-				heir.lead = true
-				heir.wake <- struct{}{}
+				heir.waiting = false
+				heir.wake <- true
 				return // the pen is handed on, not put down
 			}
 		}
@@ -347,7 +340,7 @@ func (l *Log) leadLocked(own *Batch) {
 // heir is a batch that sleeps and can take the pen.
 func (g *gather) heir() *Batch {
 	for i := range g.parts {
-		if p := &g.parts[i]; !p.sync && p.Batch.waiting && !p.Batch.lead && p.Batch.pending == 1 {
+		if p := &g.parts[i]; !p.sync && p.Batch.waiting && p.Batch.pending == 1 {
 			return p.Batch
 		}
 	}
@@ -384,8 +377,9 @@ func (l *Log) acknowledgeLocked(g *gather) {
 
 func (b *Batch) partDoneLocked() {
 	b.pending--
-	if b.pending == 0 && b.waiting && !b.lead {
-		b.wake <- struct{}{}
+	if b.pending == 0 && b.waiting {
+		b.waiting = false
+		b.wake <- false
 	}
 }
 
@@ -416,16 +410,19 @@ func (l *Log) takeBackLocked(g *gather) {
 	l.mu.end = l.written.Load()
 }
 
-var batches = sync.Pool{New: func() any { return new(Batch) }}
-
 // NewBatch takes an empty batch from a pool; Free puts it back.
-func NewBatch() *Batch { return batches.Get().(*Batch) }
+func (l *Log) NewBatch() *Batch {
+	if b, ok := l.batches.Get().(*Batch); ok {
+		return b
+	}
+	return &Batch{wake: make(chan bool, 1)}
+}
 
 // Free puts a batch back after Append returned. Nothing of it may be used afterwards.
-func (b *Batch) Free() {
+func (l *Log) Free(b *Batch) {
 	if cap(b.Buf) > keepBuffer || cap(b.Items) > 1<<16 {
 		return
 	}
 	b.Reset()
-	batches.Put(b)
+	l.batches.Put(b)
 }

@@ -71,6 +71,7 @@ type Log struct {
 	}
 	room sync.Cond // on mu: the writer took a gather, a segment was prepared (or not), the log failed or closed
 
+	batches sync.Pool     // of *Batch
 	prepare chan struct{} // cap 1: make the next segment
 	flush   chan struct{} // cap 1: somebody waits for a sync
 	stop    chan struct{}
@@ -165,7 +166,7 @@ func (l *Log) Sync() error {
 		}
 		return ErrClosed
 	}
-	b := &Batch{pending: 1, waiting: true, wake: make(chan struct{}, 1)}
+	b := &Batch{pending: 1, waiting: true, wake: make(chan bool, 1)}
 	l.mu.syncing = append(l.mu.syncing, syncPart{batch: b, end: end})
 	l.mu.Unlock()
 	signal(l.flush)
