@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/cloudwego/netpoll"
 	"golang.org/x/sys/unix"
@@ -191,6 +192,9 @@ func (l *pollLink) dead() {
 // maxVectors is the kernel's limit for one writev.
 const maxVectors = 1024
 
+// iovecs are scratch space for writev, which unix.Writev would allocate anew for more than eight pieces.
+var iovecs = sync.Pool{New: func() any { return new([maxVectors]unix.Iovec) }}
+
 func (l *pollLink) tryWrite(vs [][]byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,31 +208,39 @@ func (l *pollLink) tryWrite(vs [][]byte) (int, error) {
 		for _, v := range batch {
 			size += len(v)
 		}
-		var n int
-		var err error
-		if len(batch) == 1 {
-			n, err = unix.Write(l.fd, batch[0])
-		} else {
-			n, err = unix.Writev(l.fd, batch)
-		}
-		if err == unix.EINTR {
+		n, err := writev(l.fd, batch)
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		if n > 0 {
-			total += n
-		}
-		if err == unix.EAGAIN {
+		total += max(n, 0)
+		if errors.Is(err, unix.EAGAIN) {
 			return total, nil
 		}
-		if err != nil {
+		if err != nil || n < size {
 			return total, err
-		}
-		if n < size {
-			return total, nil
 		}
 		vs = vs[len(batch):]
 	}
 	return total, nil
+}
+
+// writev is one system call for up to maxVectors pieces, none of them empty.
+func writev(fd int, vs [][]byte) (int, error) {
+	if len(vs) == 1 {
+		return unix.Write(fd, vs[0])
+	}
+	iov := iovecs.Get().(*[maxVectors]unix.Iovec)
+	for i, v := range vs {
+		iov[i].Base = unsafe.SliceData(v)
+		iov[i].SetLen(len(v))
+	}
+	n, _, errno := unix.Syscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(iov)), uintptr(len(vs)))
+	clear(iov[:len(vs)]) // the pool must not keep the bodies
+	iovecs.Put(iov)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }
 
 // flushBytes is how much must go within one write timeout.

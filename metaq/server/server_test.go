@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"bufio"
 	"context"
 	"errors"
@@ -187,6 +188,32 @@ func TestWhatArrivedTogetherIsHandledTogether(t *testing.T) {
 	if len(calls) != 2 || calls[1] != 64 {
 		t.Errorf("bursts of %v, want 1 and 64", calls)
 	}
+}
+
+func TestABodyOfManyPartsArrivesWhole(t *testing.T) { // faults REM-11: several writev calls, several packets
+	var parts [][]byte
+	var want []byte
+	for i := range 5000 {
+		p := bytes.Repeat([]byte{byte(i)}, 600+i%300)
+		parts, want = append(parts, p), append(want, p...)
+	}
+	var released atomic.Int64
+	s := start(t, server.Config{Handler: server.HandlerFunc(func(b *server.Burst) {
+		for i := range b.Requests {
+			b.Reply(&b.Requests[i], 0, "")
+			b.EndParts(parts, func() { released.Add(1) })
+		}
+	})})
+	c := dial(t, s)
+	for i := range int32(3) {
+		c.send(request(11, i, "", nil))
+	}
+	for range 3 {
+		if _, body := c.read(); !bytes.Equal(body, want) {
+			t.Fatalf("%d bytes, want %d", len(body), len(want))
+		}
+	}
+	until(t, "the bodies to be released", func() bool { return released.Load() == 3 })
 }
 
 func TestHeldRequestsAreAnsweredLaterFromAnywhere(t *testing.T) {
