@@ -1,8 +1,8 @@
 package server_test
 
 import (
-	"bytes"
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
