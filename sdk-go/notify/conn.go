@@ -15,9 +15,9 @@ import (
 
 const (
 	readBuffer   = 64 << 10
-	keptBuffer   = 1 << 20 // larger buffers are given back when they are empty
-	maxBuffered  = 1 << 20 // of unwritten requests: further ones wait
-	maxUnread    = 8 << 20 // of unwritten answers and requests: nothing more is read before
+	keptBuffer   = 1 << 20   // larger buffers are given back when they are empty
+	maxBuffered  = 256 << 10 // of unwritten requests: further ones wait
+	maxUnread    = 8 << 20   // of unwritten answers and requests: nothing more is read before
 	writeTimeout = 30 * time.Second
 	sweepEvery   = 25 * time.Millisecond // how late a call's timeout may be noticed
 	maxBeatsLost = 3
@@ -57,7 +57,7 @@ func (a *answer) failure(server string) *Error {
 }
 
 // waiter gets the answer of a call: once, from a goroutine of the connection, with no lock held. It must not block.
-type waiter interface{ done(c *conn, a *answer) }
+type waiter interface{ done(c *conn, a *answer) } // a is valid during the call
 
 type call struct {
 	w        waiter
@@ -86,6 +86,7 @@ type conn struct {
 	wake    chan struct{} // cap 1: there is something to write, or a call to watch
 	gone    chan struct{} // closed by fail
 	lastIn  atomic.Int64  // when bytes came last, UnixNano
+	answer  answer        // the reader's, for waiter.done
 	running sync.WaitGroup
 
 	mu struct {
@@ -140,6 +141,10 @@ func (c *conn) fail(err error) {
 	c.mu.err = err
 	calls := c.mu.calls
 	c.mu.calls = nil
+	if c.mu.room != nil {
+		close(c.mu.room)
+		c.mu.room = nil
+	}
 	close(c.gone)
 	c.mu.Unlock()
 	_ = c.nc.Close() // its error adds nothing to err
@@ -218,14 +223,14 @@ func (c *conn) acknowledge(a ack) {
 	c.signal()
 }
 
-// roomFor returns a channel that is closed when the unwritten requests were taken.
+// roomFor returns a channel that is closed when the unwritten requests were taken or the connection is gone.
 func (c *conn) roomFor() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.room == nil {
 		c.mu.room = make(chan struct{})
 	}
-	if len(c.mu.out) <= maxBuffered {
+	if len(c.mu.out) <= maxBuffered || c.mu.err != nil {
 		close(c.mu.room)
 		room := c.mu.room
 		c.mu.room = nil
@@ -298,6 +303,11 @@ func (c *conn) write() {
 		if next.IsZero() {
 			c.sweep(now)
 			c.beat(now)
+			if !watch { // idle connections hold no buffers
+				c.mu.Lock()
+				c.mu.spare = nil
+				c.mu.Unlock()
+			}
 		}
 		want := now.Add(c.cfg.idle)
 		if quiet := time.Unix(0, c.lastIn.Load()).Add(c.cfg.idle); quiet.After(now) {
@@ -425,10 +435,13 @@ func (c *conn) read() {
 func (c *conn) readFrames() error {
 	buf := make([]byte, readBuffer)
 	from, to := 0, 0
+	f := new(wire.Frame) // handlers see it through a pointer: one for all
 	for {
 		need := 0
 		for {
-			f, n, err := wire.Parse(buf[from:to])
+			var n int
+			var err error
+			*f, n, err = wire.Parse(buf[from:to])
 			if errors.Is(err, wire.ErrShort) {
 				if f.TotalLen > 0 {
 					need = f.Size()
@@ -439,7 +452,7 @@ func (c *conn) readFrames() error {
 				return err
 			}
 			from += n
-			c.frame(&f)
+			c.frame(f)
 			c.throttle()
 		}
 		switch {
@@ -473,10 +486,7 @@ func (c *conn) throttle() {
 	full := len(c.mu.out) > maxUnread
 	c.mu.Unlock()
 	if full {
-		select {
-		case <-c.roomFor():
-		case <-c.gone:
-		}
+		<-c.roomFor()
 	}
 }
 
@@ -490,7 +500,8 @@ func (c *conn) frame(f *wire.Frame) {
 		}
 		c.mu.Unlock()
 		if ok { // else it is late
-			w.w.done(c, &answer{status: f.Status, header: f.Header})
+			c.answer = answer{status: f.Status, header: f.Header}
+			w.w.done(c, &c.answer)
 		}
 		return
 	}

@@ -36,7 +36,8 @@ type config struct {
 	level       int
 
 	workers     int
-	window      int
+	window      int // messages of credit
+	queue       int // room for messages a server; as much as a plain server pushes by its default water mark
 	windowBytes uint64
 	maxBody     int64
 	rawBodies   bool
@@ -48,7 +49,7 @@ func newConfig(group string, servers []string, opts []Option) (*config, error) {
 		log: slog.New(slog.DiscardHandler), dial: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		redial: 2 * time.Second, idle: 10 * time.Second, call: time.Second,
 		timeout: 3 * time.Second, inFlight: 4096,
-		workers: 4 * runtime.GOMAXPROCS(0), window: 1000, windowBytes: 64 << 20, maxBody: 32 << 20,
+		workers: 4 * runtime.GOMAXPROCS(0), window: 1000, queue: 10_000, windowBytes: 64 << 20, maxBody: 32 << 20,
 	}
 	c.host, _ = os.Hostname() // tracing only
 	if len(servers) == 0 {
@@ -185,11 +186,12 @@ func WithWorkers(n int) Option {
 }
 
 // WithWindow is the room for messages that were pushed and not handled yet, per server: their number, and the bytes of
-// their bodies, overriding the default of 1,000 and 64 MiB. A server that agreed to it pushes no more, another one
-// gets THREADPOOL_BUSY. 1 to 1,000,000 messages; 1 byte to 1 TiB. Subscriber only.
+// their bodies. A server that agreed to it pushes no more, another one gets THREADPOOL_BUSY. It overrides the default of
+// 64 MiB and 1,000 messages, or 10,000 from a server that speaks plain NOTIFY_V1. 1 to 1,000,000 messages; 1 byte to 1 TiB.
+// Subscriber only.
 func WithWindow(messages int, bytes uint64) Option {
 	return func(c *config) error {
-		c.window, c.windowBytes = messages, bytes
+		c.window, c.queue, c.windowBytes = messages, messages, bytes
 		if err := between("WithWindow: messages", messages, 1, 1_000_000); err != nil {
 			return err
 		}

@@ -110,11 +110,35 @@ func (p *Publisher) SendAsync(ctx context.Context, m *Message, fn func(Receipt, 
 		return err
 	}
 	s.fn = fn
-	if c := p.ready(s); c != nil && p.put(s, c) == nil {
-		return nil // done takes it from here
+	for {
+		c, _ := p.links.pick(s.tried)
+		if c == nil {
+			break
+		}
+		err := p.put(s, c)
+		if err == nil {
+			return nil // done takes it from here
+		}
+		if !errors.Is(err, errFull) || !p.room(ctx, s, c) {
+			break
+		}
 	}
 	go p.complete(ctx, s)
 	return nil
+}
+
+// room waits until c takes further requests, and reports false when the send's time is over first.
+func (p *Publisher) room(ctx context.Context, s *sending, c *conn) bool {
+	late := time.NewTimer(time.Until(s.deadline))
+	defer late.Stop()
+	select {
+	case <-c.roomFor():
+		return true
+	case <-late.C:
+	case <-ctx.Done():
+	case <-p.abort:
+	}
+	return false
 }
 
 // complete goes on with an asynchronous send that could not be put on the wire at once, or has to be tried again.
@@ -230,12 +254,6 @@ func (p *Publisher) release(s *sending) {
 	}
 	<-p.slots
 	p.ops.Put(s)
-}
-
-// ready is a connection for the next attempt, or nil.
-func (p *Publisher) ready(s *sending) *conn {
-	c, _ := p.links.pick(s.tried)
-	return c
 }
 
 // put sends one attempt. On success done gets the answer.

@@ -71,7 +71,7 @@ func NewSubscriber(group string, servers []string, handler Handler, opts ...Opti
 	}
 	s := &Subscriber{cfg: cfg, handler: handler, closed: make(chan struct{}), inflate: inflater{max: cfg.maxBody}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.work = make(chan task, cfg.window*len(servers))
+	s.work = make(chan task, cfg.queue*len(servers))
 	s.mu.conns = make(map[*conn]*registry)
 	for range cfg.workers {
 		s.workers.Go(s.serve)
