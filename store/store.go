@@ -55,7 +55,9 @@ type Message struct {
 
 // Result is the outcome of one message of an Append.
 type Result struct {
-	Err         error // nil: stored. Otherwise nothing of this message is in the log, except with ErrFlushTimeout and after a failed sync (ErrFailed)
+	// Err is nil when the message was stored. Otherwise nobody sees it, and it is not in the log, except that with
+	// ErrFailed a crash before the repair may leave it there, as with ErrFlushTimeout.
+	Err         error
 	Address     int64
 	QueueOffset int64
 	StoreTime   int64 // milliseconds since 1970

@@ -22,6 +22,7 @@ func (l *Log) flushLoop() {
 			// Callers that the last round woke are runnable now and bring their next batch: let them come before the sync
 			// starts. This is no linger; with nobody there it costs a scheduler round.
 			runtime.Gosched()
+			l.retry()
 		case <-tick.C:
 			l.retry()
 		}
