@@ -163,31 +163,74 @@ func BenchmarkPull(b *testing.B) {
 	}
 }
 
-// BenchmarkHeldPull is the round trip of one message to a consumer that waits for it.
+// BenchmarkHeldPull is the way of one message from its send to consumers that wait for it, each on its own connection.
 func BenchmarkHeldPull(b *testing.B) {
-	e := start(b, func(_ *Config, o *store.Options) { o.SegmentBytes = 256 << 20 })
-	e.topic("T", 1)
-	p, c := e.raw(), e.dial()
-	m := message{topic: "T", body: strings.Repeat("x", 128)}
+	for _, readers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {
+			e := start(b, func(_ *Config, o *store.Options) { o.SegmentBytes = 256 << 20 })
+			e.topic("T", 4)
+			p := e.raw()
+			send := e.burstOf(1, 128, false)
+			var rs []*waiting
+			for range readers {
+				rs = append(rs, e.wait())
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			n := allocations(func() {
+				for range b.N {
+					for _, r := range rs {
+						r.hold(b)
+					}
+					e.held(readers)
+					p.exchange(b, send, 1)
+					for _, r := range rs {
+						r.get(b)
+					}
+				}
+			})
+			b.StopTimer()
+			b.ReportMetric(float64(n)/float64(b.N*readers), "allocs/msg")
+		})
+	}
+}
+
+// waiting is a consumer of queue 0 that allocates nothing.
+type waiting struct {
+	*rawClient
+	request []byte
+	at      int // where the request has its offset, as 19 digits
+	offset  int64
+}
+
+func (e *env) wait() *waiting {
 	var enc remoting.Encoder
-	enc.Begin(remoting.Head{Code: m.code(), Opaque: 1})
-	f := m.fields()
+	enc.Begin(remoting.Head{Code: remoting.ReqPullMessage, Opaque: 1})
+	f := pullReq{group: "G", topic: "T", offset: 1e18, sub: "*", suspend: 30 * time.Second}.fields()
 	for j := 0; j < len(f); j += 2 {
 		enc.String(f[j], f[j+1])
 	}
-	if err := enc.End([]byte(m.body)); err != nil {
-		b.Fatal(err)
+	if err := enc.End(nil); err != nil {
+		e.Fatal(err)
 	}
-	b.ReportAllocs()
-	for i := range b.N {
-		o := c.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "T", offset: int64(i), sub: "*", suspend: 10 * time.Second}.fields()...)
-		c.flush()
-		e.held(1)
-		p.exchange(b, enc.Bytes(), 1)
-		if r := c.await(o); r.Code != 0 {
-			b.Fatal(r)
-		}
+	request := append([]byte(nil), enc.Bytes()...)
+	return &waiting{rawClient: e.raw(), request: request, at: strings.Index(string(request), "1000000000000000000")}
+}
+
+func (w *waiting) hold(tb testing.TB) {
+	n := w.offset
+	for i := 18; i >= 0; i-- {
+		w.request[w.at+i] = byte('0' + n%10)
+		n /= 10
 	}
+	if _, err := w.conn.Write(w.request); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (w *waiting) get(tb testing.TB) {
+	w.exchange(tb, nil, 1)
+	w.offset++
 }
 
 // A send, a pulled message and a message handed to a held pull cost the broker at most one allocation each

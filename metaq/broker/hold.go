@@ -17,41 +17,45 @@ import (
 // message that the filter rejects leaves the pull held, and what was rejected is not looked at again. One timer serves the
 // deadlines of all.
 //
-// Whoever takes a pull out of the table, that goroutine or the close of the connection, ends it. mu is never held
+// Whoever takes a pull out of the table, that goroutine or the close of its connection, ends it. mu is never held
 // over a call into the store, which takes locks of its own and may call back at once.
 type holds struct {
 	b    *Broker
 	kick chan struct{} // room for one: something is ready, or the earliest deadline has changed
 	quit chan struct{}
 	done sync.WaitGroup
+	pool sync.Pool // of *heldPull
 
 	mu struct {
 		sync.Mutex
-		table  *longpoll.Table[*held]
-		ready  []*longpoll.Hold[*held]
+		table  *longpoll.Table[held]
+		ready  []*heldPull
 		armed  int64 // the deadline that the timer is set to, in milliseconds; 0 for none
 		closed bool
 	}
 }
 
-// held is a pull that waits.
+// held is a pull that waits. Its memory is used again, so that a consumer that keeps up costs no garbage.
 type held struct {
 	pull
 	peer    *peer
 	queue   *queue.Queue
 	checked int64 // entries below it were looked at and rejected; only the goroutine of holds uses it
 
-	watch struct { // guarded by holds.mu
-		stop  func() bool
-		ended bool // the pull is over: a watch that is set now has to be stopped
-	}
+	waiter queue.Waiter
+	woken  func() // what the waiter calls; made once for the memory
+
+	// Guarded by holds.mu. At most one watch is out at a time. The memory is used again only when it is idle and nobody is
+	// arming: then no other goroutine can come upon it.
+	arming int  // goroutines that are setting the watch; the last of them stops it if the pull is over by then
+	idle   bool // the watch has called, or there was none yet
 }
 
-type heldPull = longpoll.Hold[*held]
+type heldPull = longpoll.Hold[held]
 
 func newHolds(b *Broker) *holds {
 	h := &holds{b: b, kick: make(chan struct{}, 1), quit: make(chan struct{})}
-	h.mu.table = longpoll.New[*held](b.cfg.MaxHeld)
+	h.mu.table = longpoll.New[held](b.cfg.MaxHeld)
 	return h
 }
 
@@ -75,9 +79,8 @@ func (h *holds) stop() {
 	left := h.mu.table.Clear(nil)
 	h.mu.Unlock()
 	a := answers{h: h}
-	for _, p := range left {
-		h.end(p)
-		a.last(p)
+	for _, x := range left {
+		a.last(x)
 	}
 	a.flush()
 }
@@ -95,20 +98,20 @@ func (h *holds) add(from *peer, p pull, d time.Duration) bool {
 	if q == nil {
 		return false // the topic went in this moment
 	}
-	hp := &held{pull: p, peer: from, queue: q, checked: p.offset}
-	// At least a millisecond: the deadline is in whole ones, and none must be earlier than asked for.
+	x := h.memory()
+	v := &x.Value
+	v.pull, v.peer, v.queue, v.checked = p, from, q, p.offset
+	// Rounded up: deadlines are whole milliseconds, and none must be earlier than asked for.
 	deadline := time.Now().Add(d + time.Millisecond - 1).UnixMilli()
 	h.mu.Lock()
-	if h.mu.closed {
+	if h.mu.closed || !h.mu.table.Add(x, from.id, deadline) {
 		h.mu.Unlock()
+		h.free(x)
 		return false
 	}
-	x, ok := h.mu.table.Add(from.id, deadline, hp)
-	earlier := ok && (h.mu.armed == 0 || deadline < h.mu.armed)
+	v.arming, v.idle = v.arming+1, false
+	earlier := h.mu.armed == 0 || deadline < h.mu.armed
 	h.mu.Unlock()
-	if !ok {
-		return false
-	}
 	if earlier {
 		h.wake()
 	}
@@ -116,11 +119,53 @@ func (h *holds) add(from *peer, p pull, d time.Duration) bool {
 	return true
 }
 
-// watch arms the wake-up for the next message behind what was looked at.
+// rewatch waits for the next message behind what was looked at. Only the goroutine of holds calls it.
+func (h *holds) rewatch(x *heldPull) {
+	h.mu.Lock()
+	held := x.Held()
+	if held {
+		// The goroutine that set the watch before may not be back yet from a call at once.
+		x.Value.arming, x.Value.idle = x.Value.arming+1, false
+	}
+	h.mu.Unlock()
+	if held {
+		h.watch(x)
+	}
+}
+
+// watch sets the watch of a pull that is marked as arming.
 func (h *holds) watch(x *heldPull) {
-	hp := x.Value
-	stop := hp.queue.Watch(hp.checked, func() {
+	v := &x.Value
+	v.queue.Wait(&v.waiter, v.checked, v.woken) // may call at once
+	h.mu.Lock()
+	v.arming--
+	over := v.arming == 0 && !x.Held()
+	h.mu.Unlock()
+	if over {
+		v.waiter.Stop()
+	}
+}
+
+// end stops the watch of a pull that was taken out of the table, unless whoever is setting it will.
+func (h *holds) end(x *heldPull) {
+	h.mu.Lock()
+	arming := x.Value.arming > 0
+	h.mu.Unlock()
+	if !arming {
+		x.Value.waiter.Stop()
+	}
+}
+
+// memory gives a held pull that is not held.
+func (h *holds) memory() *heldPull {
+	if x, ok := h.pool.Get().(*heldPull); ok {
+		return x
+	}
+	x := new(heldPull)
+	x.Value.idle = true
+	x.Value.woken = func() {
 		h.mu.Lock()
+		x.Value.idle = true
 		if x.Held() {
 			h.mu.ready = append(h.mu.ready, x)
 		}
@@ -129,28 +174,19 @@ func (h *holds) watch(x *heldPull) {
 		if first {
 			h.wake()
 		}
-	})
-	h.mu.Lock()
-	ended := hp.watch.ended
-	if !ended {
-		hp.watch.stop = stop
 	}
-	h.mu.Unlock()
-	if ended {
-		stop()
-	}
+	return x
 }
 
-// end stops the watch of a pull that was taken out of the table.
-func (h *holds) end(x *heldPull) {
-	hp := x.Value
+// free gives back the memory of a pull that is over.
+func (h *holds) free(x *heldPull) {
+	v := &x.Value
 	h.mu.Lock()
-	hp.watch.ended = true
-	stop := hp.watch.stop
-	hp.watch.stop = nil
+	again := v.idle && v.arming == 0
 	h.mu.Unlock()
-	if stop != nil {
-		stop()
+	if again {
+		v.pull, v.peer, v.queue = pull{}, nil, nil
+		h.pool.Put(x)
 	}
 }
 
@@ -201,7 +237,6 @@ func (h *holds) run() {
 			ready[i] = nil
 		}
 		for i, x := range over {
-			h.end(x)
 			a.last(x)
 			over[i] = nil
 		}
@@ -224,42 +259,43 @@ type answers struct {
 
 // again looks at the queue of a woken pull and answers it when something matches.
 func (a *answers) again(x *heldPull) {
-	hp := x.Value
-	b := a.h.b
-	for a.h.holding(x) {
-		res, err := b.look(&hp.pull, hp.checked, a.entries[:])
+	v := &x.Value
+	h := a.h
+	for h.holding(x) {
+		res, err := h.b.look(&v.pull, v.checked, a.entries[:])
 		if err == nil && res.status == noMatchedMessage {
-			hp.checked = res.next
+			v.checked = res.next
 			continue // there may be more behind it
 		}
 		if err == nil && res.code == remoting.RespPullNotFound {
-			a.h.watch(x)
+			h.rewatch(x)
 			return
 		}
-		a.h.mu.Lock()
-		won := a.h.mu.table.Remove(x)
-		a.h.mu.Unlock()
-		if !won {
+		h.mu.Lock()
+		won := h.mu.table.Remove(x)
+		h.mu.Unlock()
+		if !won { // its connection closed
 			if res.batch != nil {
 				res.batch.release()
 			}
 			return
 		}
-		a.h.end(x)
-		a.write(hp, &res, err)
+		a.write(v, &res, err)
+		h.free(x)
 		return
 	}
 }
 
 // last answers a pull whose time is over: with what the queue holds now, usually nothing, and how far it was looked at.
 func (a *answers) last(x *heldPull) {
-	hp := x.Value
-	res, err := a.h.b.look(&hp.pull, hp.checked, a.entries[:])
-	if err == nil && hp.checked != hp.offset && res.code == remoting.RespPullNotFound {
+	v := &x.Value
+	a.h.end(x)
+	res, err := a.h.b.look(&v.pull, v.checked, a.entries[:])
+	if err == nil && v.checked != v.offset && res.code == remoting.RespPullNotFound {
 		// Rejected messages came while it waited: the client goes on behind them.
-		res.status, res.code, res.next = noMatchedMessage, remoting.RespPullRetryImmediately, hp.checked
+		res.status, res.code, res.next = noMatchedMessage, remoting.RespPullRetryImmediately, v.checked
 	}
-	a.write(hp, &res, err)
+	a.write(v, &res, err)
 }
 
 func (a *answers) write(hp *held, res *pullResult, err error) {

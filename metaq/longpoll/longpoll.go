@@ -5,18 +5,19 @@
 // the price of one timer.
 package longpoll
 
-// Hold is one held request. The exported field belongs to the owner of the table.
+// Hold is one held request. Its memory is the owner's, who may use it again after it was taken out. The exported field
+// belongs to the owner.
 type Hold[T any] struct {
 	Value T
 
 	deadline   int64
 	conn       uint64
-	at         int // place in Table.heap; -1 when not held
+	at         int // place in Table.heap + 1; 0 when not held
 	prev, next *Hold[T]
 }
 
 // Held reports whether the request is still in the table.
-func (h *Hold[T]) Held() bool { return h.at >= 0 }
+func (h *Hold[T]) Held() bool { return h.at > 0 }
 
 // Deadline is the time given to Add.
 func (h *Hold[T]) Deadline() int64 { return h.deadline }
@@ -39,31 +40,33 @@ func (t *Table[T]) Len() int { return len(t.heap) }
 // Conns is how many connections have held requests.
 func (t *Table[T]) Conns() int { return len(t.conns) }
 
-// Add holds a request of conn until deadline, a time in the owner's unit. ok is false when the table is full.
-func (t *Table[T]) Add(conn uint64, deadline int64, v T) (h *Hold[T], ok bool) {
+// Add holds h, which is not held, as a request of conn until deadline, a time in the owner's unit. It reports false when
+// the table is full.
+func (t *Table[T]) Add(h *Hold[T], conn uint64, deadline int64) bool {
 	if len(t.heap) >= t.max {
-		return nil, false
+		return false
 	}
-	h = &Hold[T]{Value: v, deadline: deadline, conn: conn, at: len(t.heap)}
+	h.deadline, h.conn = deadline, conn
 	t.heap = append(t.heap, h)
-	t.up(h.at)
+	h.at = len(t.heap)
+	t.up(len(t.heap) - 1)
 	if first := t.conns[conn]; first != nil {
 		h.next, first.prev = first, h
 	}
 	t.conns[conn] = h
-	return h, true
+	return true
 }
 
 // Remove takes a request out and reports whether it was in: of several that try, one wins.
 func (t *Table[T]) Remove(h *Hold[T]) bool {
-	if h.at < 0 {
+	if h.at == 0 {
 		return false
 	}
 	last := len(t.heap) - 1
-	i := h.at
+	i := h.at - 1
 	if i != last {
 		t.heap[i] = t.heap[last]
-		t.heap[i].at = i
+		t.heap[i].at = i + 1
 	}
 	t.heap[last] = nil
 	t.heap = t.heap[:last]
@@ -72,7 +75,7 @@ func (t *Table[T]) Remove(h *Hold[T]) bool {
 			t.up(i)
 		}
 	}
-	h.at = -1
+	h.at = 0
 
 	if h.next != nil {
 		h.next.prev = h.prev
@@ -127,7 +130,7 @@ func (t *Table[T]) Next() (deadline int64, ok bool) {
 
 func (t *Table[T]) swap(i, j int) {
 	t.heap[i], t.heap[j] = t.heap[j], t.heap[i]
-	t.heap[i].at, t.heap[j].at = i, j
+	t.heap[i].at, t.heap[j].at = i+1, j+1
 }
 
 func (t *Table[T]) up(i int) {

@@ -51,7 +51,14 @@ func TestTableAgainstAList(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				n++
-				h, ok := tab.Add(rapid.Uint64Range(1, 4).Draw(t, "conn"), rapid.Int64Range(0, 50).Draw(t, "deadline"), n)
+				h := &Hold[int]{Value: n}
+				for _, old := range ever { // memory is used again
+					if !old.Held() {
+						h, ever = old, slices.DeleteFunc(ever, func(x *Hold[int]) bool { return x == old })
+						break
+					}
+				}
+				ok := tab.Add(h, rapid.Uint64Range(1, 4).Draw(t, "conn"), rapid.Int64Range(0, 50).Draw(t, "deadline"))
 				if ok != (len(m.held) < limit) {
 					t.Fatalf("Add with %d held: %v", len(m.held), ok)
 				}
@@ -111,11 +118,12 @@ func TestTableAgainstAList(t *testing.T) {
 func BenchmarkAddRemove(b *testing.B) {
 	tab := New[int](100_001)
 	for i := range 100_000 {
-		tab.Add(uint64(i%1000), int64(i*7919%20_000), i)
+		tab.Add(&Hold[int]{Value: i}, uint64(i%1000), int64(i*7919%20_000))
 	}
 	b.ReportAllocs()
+	var h Hold[int]
 	for i := range b.N {
-		h, _ := tab.Add(uint64(i%1000), int64(i%20_000), i)
-		tab.Remove(h)
+		tab.Add(&h, uint64(i%1000), int64(i%20_000))
+		tab.Remove(&h)
 	}
 }

@@ -71,13 +71,48 @@ func (q *Queue) Watch(offset int64, fn func()) (stop func() bool) {
 		w.fire()
 		return func() bool { return false }
 	}
+	q.addLocked(w)
+	t.mu.Unlock()
+	return func() bool { return t.stop(w, q.waiters, &q.watched) }
+}
+
+// Waiter is the memory of a watch that its owner keeps, for those who watch often: Wait allocates nothing. It may be used
+// again once its fn has been called, but not after a Stop that returned true, since whoever makes entries visible may still
+// hold it. The zero value is ready.
+type Waiter struct {
+	w waiter
+	q *Queue
+}
+
+// Wait is Watch with the memory of w.
+func (q *Queue) Wait(w *Waiter, offset int64, fn func()) {
+	w.q, w.w.from, w.w.fn = q, offset, fn
+	w.w.state.Store(waiting)
+	t := q.topic
+	t.mu.Lock()
+	if q.visible.Load() > offset {
+		t.mu.Unlock()
+		w.w.fire()
+		return
+	}
+	q.addLocked(&w.w)
+	t.mu.Unlock()
+}
+
+// Stop cancels the watch and reports whether fn will not be called.
+func (w *Waiter) Stop() bool {
+	if w.q == nil {
+		return true
+	}
+	return w.q.topic.stop(&w.w, w.q.waiters, &w.q.watched)
+}
+
+func (q *Queue) addLocked(w *waiter) {
 	if q.waiters == nil {
 		q.waiters = new(waiters)
 	}
 	q.waiters.list = append(q.waiters.list, w)
 	q.watched = true
-	t.mu.Unlock()
-	return func() bool { return t.stop(w, q.waiters, &q.watched) }
 }
 
 // Watch calls fn once when an entry with an address of at least from is visible to [Topic.Read]; otherwise it is as

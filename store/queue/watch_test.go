@@ -91,6 +91,43 @@ func TestStoppedWatchIsNotCalled(t *testing.T) {
 	x.Wake()
 }
 
+// A waiter that its owner keeps works like a watch, can be used again after it was called, and costs no allocation.
+func TestWaiterIsUsedAgain(t *testing.T) {
+	x := openMem(t, Config{})
+	q := x.Queue("T", 0, true)
+	var w Waiter
+	calls := 0
+	fn := func() { calls++ }
+	for i := range int64(3) {
+		q.Wait(&w, i, fn)
+		x.Wake()
+		if calls != int(i) {
+			t.Fatalf("called %d times before offset %d is there", calls, i)
+		}
+		mustPut(t, q, i, 10+i, true)
+		x.Wake()
+		if calls != int(i)+1 || w.Stop() {
+			t.Fatalf("called %d times for %d offsets", calls, i+1)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { q.Wait(&w, 2, fn) }); n != 0 || calls != 104 {
+		t.Fatalf("%v allocations and %d calls for what is visible, want none and 104", n, calls)
+	}
+	q.Wait(&w, 3, fn)
+	if !w.Stop() || w.Stop() {
+		t.Fatal("the first Stop cancels, the second does not")
+	}
+	mustPut(t, q, 3, 20, true)
+	x.Wake()
+	if calls != 104 {
+		t.Fatal("called after Stop")
+	}
+	var unused Waiter
+	if !unused.Stop() {
+		t.Fatal("a waiter that never waited will not be called")
+	}
+}
+
 func TestHeldEntriesBecomeVisibleWithTheirSync(t *testing.T) {
 	x := openMem(t, Config{})
 	a, b := x.Queue("T", 0, true), x.Queue("T", 1, true)
