@@ -54,6 +54,13 @@ func (s *Store) Retries(group string, after state.Retry, dst []state.Retry) int 
 	return s.machine.Retries(group, after, dst)
 }
 
+// Waits tells whether the message at an address waits for another attempt in a group.
+func (s *Store) Waits(group string, address int64) bool {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	return s.machine.Waits(group, address)
+}
+
 // RetryCount is how many targets of a group wait for another attempt.
 func (s *Store) RetryCount(group string) int {
 	s.machine.RLock()

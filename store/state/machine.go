@@ -461,6 +461,12 @@ func (w *waiting) retry(g *group) Retry {
 	return Retry{Topic: w.topic.name, Group: g.name, Address: w.address, Position: w.position, Size: w.size, Attempt: w.attempt, Due: w.due}
 }
 
+// Waits tells whether the message at an address waits for another attempt in a group.
+func (m *Machine) Waits(group string, address int64) bool {
+	g := m.groups[group]
+	return g != nil && g.line.get(address) != nil
+}
+
 // RetryCount is how many targets of a group wait for another attempt.
 func (m *Machine) RetryCount(group string) int {
 	if g := m.groups[group]; g != nil {
