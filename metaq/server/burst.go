@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -135,8 +134,6 @@ func (b *Burst) call(h Handler) {
 		if v == nil {
 			return
 		}
-		s := b.Conn.srv
-		s.count.panics.Add(1)
 		var codes []string
 		for i := range b.Requests {
 			if r := &b.Requests[i]; !r.handled {
@@ -146,7 +143,7 @@ func (b *Burst) call(h Handler) {
 				}
 			}
 		}
-		s.log.out.Error("request handler panicked", "panic", v, "remote", b.Conn.remote, "unanswered", codes, "stack", string(debug.Stack()))
+		b.Conn.srv.panicked("request handler", b.Conn, v, "unanswered", codes)
 		if b.end != nil && b.out.inside() {
 			b.out.enc.Cancel()
 			b.end.handled = false

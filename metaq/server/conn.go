@@ -152,7 +152,7 @@ func (c *Conn) closed() {
 		close(ch)
 	}
 	if c.srv.cfg.Closed != nil {
-		c.srv.cfg.Closed(c, *c.reason.Load())
+		c.srv.hook("closed hook", c, func() { c.srv.cfg.Closed(c, *c.reason.Load()) })
 	}
 	c.srv.remove(c)
 }

@@ -20,7 +20,7 @@
 // A malformed frame, a foreign protocol, half a frame without progress, a peer that does not read, one that sends faster than
 // it is handled, silence for IdleTimeout: the connection is closed, counted in [Stats] and logged, at most
 // 20 lines a second and server. A panic in the handler is answered with code 1 on every request of the burst that has no
-// answer yet, logged with its stack and counted; the connection stays.
+// answer yet, logged with its stack and counted; the connection stays. Panics of hooks are contained too.
 //
 // # Goroutines
 //

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -109,7 +108,7 @@ func (s *Server) open(fd int, peer unix.Sockaddr) {
 		return
 	}
 	if s.cfg.Opened != nil {
-		s.cfg.Opened(c)
+		s.hook("opened hook", c, func() { s.cfg.Opened(c) })
 	}
 	np, err := netpoll.NewFDConnection(fd)
 	if err != nil { // epoll refused it; netpoll has closed the descriptor
@@ -142,8 +141,7 @@ func (s *Server) onRequest(c *Conn, np netpoll.Connection) {
 	defer func() {
 		// The handler's panics are contained in Burst.call; this one would be ours, and netpoll's pool would swallow it.
 		if v := recover(); v != nil {
-			s.count.panics.Add(1)
-			s.log.out.Error("connection handler panicked", "panic", v, "remote", c.remote, "stack", string(debug.Stack()))
+			s.panicked("connection handler", c, v)
 			c.fail(fmt.Errorf("internal error: %v", v))
 			_ = np.Close()
 		}

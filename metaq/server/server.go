@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,7 +117,7 @@ type Stats struct {
 	Foreign     int64 // connections closed for another protocol
 	TimedOut    int64 // connections closed for silence, or for half a frame without progress
 	Slow        int64 // connections closed because the peer did not read, or sent faster than it was handled
-	Panics      int64 // of the handler
+	Panics      int64 // of the handler and the hooks, contained
 	Strays      int64 // responses to no request of ours
 }
 
@@ -273,6 +274,22 @@ func (s *Server) remove(c *Conn) {
 	}
 }
 
+// hook runs a hook of the host. A panic in it must not take down the goroutine that all connections share.
+func (s *Server) hook(name string, c *Conn, fn func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.panicked(name, c, v)
+		}
+	}()
+	fn()
+}
+
+// panicked notes a panic that was contained; call it where it was recovered.
+func (s *Server) panicked(where string, c *Conn, v any, args ...any) {
+	s.count.panics.Add(1)
+	s.log.log(slog.LevelError, where+" panicked", append(args, "panic", v, "remote", c.remote, "stack", string(debug.Stack()))...)
+}
+
 // sweepLoop runs the timeouts. One goroutine and no timer however many connections there are.
 func (s *Server) sweepLoop() {
 	defer s.workers.Done()
@@ -304,12 +321,14 @@ type limiter struct {
 
 const linesPerTick = 5
 
-func (l *limiter) warn(msg string, args ...any) {
+func (l *limiter) warn(msg string, args ...any) { l.log(slog.LevelWarn, msg, args...) }
+
+func (l *limiter) log(level slog.Level, msg string, args ...any) {
 	if l.used.Add(1) > linesPerTick {
 		l.skipped.Add(1)
 		return
 	}
-	l.out.Warn(msg, args...)
+	l.out.Log(context.Background(), level, msg, args...)
 }
 
 func (l *limiter) refill() {

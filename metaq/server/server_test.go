@@ -265,6 +265,21 @@ func TestARequestNobodyAnswersIsAnsweredByTheServer(t *testing.T) {
 	}
 }
 
+func TestPanicsOfHooksAreContained(t *testing.T) {
+	s := start(t, server.Config{
+		Handler: server.HandlerFunc(echo),
+		Opened:  func(*server.Conn) { panic("opened") },
+		Closed:  func(*server.Conn, error) { panic("closed") },
+	})
+	c := dial(t, s)
+	c.send(request(10, 5, "", nil))
+	if h, _ := c.read(); h.Opaque != 5 {
+		t.Errorf("got %+v", h)
+	}
+	c.Close()
+	until(t, "both panics and the end of the connection", func() bool { return s.Stats().Panics == 2 && s.Stats().Connections == 0 })
+}
+
 func TestRequestsToTheClient(t *testing.T) {
 	conns := make(chan *server.Conn, 1)
 	s := start(t, server.Config{Handler: server.HandlerFunc(echo), Opened: func(c *server.Conn) { c.SetValue("mine"); conns <- c }})
