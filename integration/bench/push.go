@@ -3,12 +3,14 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/fusionmq/fusionmq/integration/internal/proc"
 	"github.com/fusionmq/fusionmq/integration/internal/push"
 	"github.com/fusionmq/fusionmq/integration/internal/raw"
+	"github.com/fusionmq/fusionmq/integration/internal/rawpush"
 	"github.com/fusionmq/fusionmq/sdk-go/notify"
 )
 
@@ -31,24 +33,37 @@ func (b *bench) pushBudgets() error {
 	return b.catchUpBudget(s, ours)
 }
 
+// subscriber connects a member of a push group.
+type subscriber func(addr, group, topic string, handle func(body []byte)) (closer, error)
+
+// bareClient reads frames and acknowledges them, nothing else: what it gets is what the broker can do.
+func bareClient(addr, group, topic string, handle func([]byte)) (closer, error) {
+	return rawpush.Subscribe(addr, group, topic, pushWindow, handle)
+}
+
+// sdkClient is the client that people use.
+func sdkClient(addr, group, topic string, handle func([]byte)) (closer, error) {
+	return push.Subscribe(addr, group, topic, func(m *notify.Message) { handle(m.Body) })
+}
+
 // live is one producer and one push subscriber on a topic of their own.
 type live struct {
 	topic  string
 	sender *raw.Sender
-	sub    *push.Subscriber
+	sub    closer
 	got    atomic.Int64
 	h      atomic.Pointer[histogram]
 }
 
-func (b *bench) live(s *proc.Server, t *target) (*live, error) {
+func (b *bench) live(s *proc.Server, t *target, subscribe subscriber) (*live, error) {
 	topic, err := t.newTopic(queues)
 	if err != nil {
 		return nil, err
 	}
 	l := &live{topic: topic}
 	l.h.Store(new(histogram))
-	if l.sub, err = push.Subscribe(s.Addr["notify"], "S-"+topic, topic, func(m *notify.Message) {
-		l.h.Load().add(time.Duration(time.Now().UnixNano() - int64(binary.BigEndian.Uint64(m.Body))))
+	if l.sub, err = subscribe(s.Addr["notify"], "S-"+topic, topic, func(body []byte) {
+		l.h.Load().add(time.Duration(time.Now().UnixNano() - int64(binary.BigEndian.Uint64(body))))
 		l.got.Add(1)
 	}); err != nil {
 		return nil, err
@@ -70,13 +85,16 @@ func (l *live) paced(rate float64, d time.Duration) (p50, p99 time.Duration, err
 	l.h.Store(new(histogram))
 	before := l.got.Load()
 	var failed atomic.Pointer[error]
+	slots := make(chan struct{}, 2048) // no producer leaves more unanswered
 	done := func(_ raw.Sent, err error) {
 		if err != nil {
 			failed.Store(&err)
 		}
+		<-slots
 	}
 	body, q := randomBody(pushSize), 0
 	n, err := paced(rate, d, func() error {
+		slots <- struct{}{}
 		binary.BigEndian.PutUint64(body, uint64(time.Now().UnixNano()))
 		q++
 		l.sender.Go(l.topic, q%queues, body, done)
@@ -134,7 +152,7 @@ func (b *bench) latencyBudgets(s *proc.Server, t *target) error {
 		return err
 	}
 	defer echo.stop()
-	l, err := b.live(s, t)
+	l, err := b.live(s, t, bareClient)
 	if err != nil {
 		return err
 	}
@@ -178,70 +196,78 @@ func (b *bench) catchUpBudget(s *proc.Server, t *target) error {
 		return err
 	}
 	defer bare.stop()
-	var ours, base []float64
-	var allocs float64
+	var ours, base, sdk []float64
+	var last, library caught
 	for range b.runs {
 		r, err := barePushRate(bare.addr, subscribers, backlog)
 		if err != nil {
 			return err
 		}
-		base = append(base, r)
-		if r, allocs, err = b.catchUp(s, t); err != nil {
+		if last, err = b.catchUp(s, t, bareClient); err != nil {
 			return err
 		}
-		ours = append(ours, r)
+		if library, err = b.catchUp(s, t, sdkClient); err != nil {
+			return err
+		}
+		base, ours, sdk = append(base, r), append(ours, last.rate), append(sdk, library.rate)
 	}
-	fmt.Printf("catching up %v/s, bare %v/s\n", ours, base)
+	fmt.Printf("catching up %.0f/s, bare %.0f/s, with sdk-go %.0f/s; broker %.2f us and client %.2f us a message, with sdk-go %.2f and %.2f\n",
+		ours, base, sdk, last.broker, last.client, library.broker, library.client)
 	b.table.atLeast(fmt.Sprintf("push throughput catching up from the log, 1 KiB, %d connections, against bare framed push", subscribers), median(ours), median(base), 0.6, "/s")
-	b.table.below("push path, allocations a message (catching up)", allocs, 1, "")
+	b.table.reported("the same with sdk-go's subscriber", quantity(median(sdk), "/s"), quantity(median(base), "/s"))
+	b.table.below("push path, allocations a message (catching up)", last.allocs, 1, "")
 	return nil
 }
 
-func (b *bench) catchUp(s *proc.Server, t *target) (rate, allocs float64, err error) {
+// caught is one catch-up: messages a second, allocations of the broker and microseconds of CPU a message.
+type caught struct{ rate, allocs, broker, client float64 }
+
+func (b *bench) catchUp(s *proc.Server, t *target, subscribe subscriber) (c caught, err error) {
 	topic, err := t.newTopic(queues)
 	if err != nil {
-		return 0, 0, err
+		return c, err
 	}
 	group := "S-" + topic
-	sub, err := push.Subscribe(s.Addr["notify"], group, topic, func(*notify.Message) {})
+	sub, err := subscribe(s.Addr["notify"], group, topic, func([]byte) {})
 	if err != nil {
-		return 0, 0, err
+		return c, err
 	}
 	sub.Close()
 	if err := t.fill(topic, queues, pushSize, backlog); err != nil {
-		return 0, 0, err
+		return c, err
 	}
 	a0, err := allocations(s)
 	if err != nil {
-		return 0, 0, err
+		return c, err
 	}
 	var got, last atomic.Int64
-	start := time.Now()
-	all := make([]*push.Subscriber, 0, subscribers)
+	start, ours, mine := time.Now(), cpuOf(t.pid), cpuOf(os.Getpid())
+	all := make([]closer, 0, subscribers)
 	defer func() {
 		for _, s := range all {
 			s.Close()
 		}
 	}()
 	for range subscribers {
-		sub, err := push.Subscribe(s.Addr["notify"], group, topic, func(*notify.Message) {
+		sub, err := subscribe(s.Addr["notify"], group, topic, func([]byte) {
 			if got.Add(1) == backlog {
 				last.Store(int64(time.Since(start)))
 			}
 		})
 		if err != nil {
-			return 0, 0, err
+			return c, err
 		}
 		all = append(all, sub)
 	}
 	for end := time.Now().Add(time.Minute); last.Load() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			return 0, 0, fmt.Errorf("catching up: %d of %d messages in a minute", got.Load(), backlog)
+			return c, fmt.Errorf("catching up: %d of %d messages in a minute", got.Load(), backlog)
 		}
 	}
+	c.rate = backlog / time.Duration(last.Load()).Seconds()
+	c.broker = float64((cpuOf(t.pid) - ours).Microseconds()) / backlog
+	c.client = float64((cpuOf(os.Getpid()) - mine).Microseconds()) / backlog
 	a1, err := allocations(s)
-	if err != nil {
-		return 0, 0, err
-	}
-	return backlog / time.Duration(last.Load()).Seconds(), (a1 - a0) / backlog, nil
+	c.allocs = (a1 - a0) / backlog
+	return c, err
 }
