@@ -31,13 +31,10 @@ var deliverSchema = schema{
 // header, EndEntry, append the body; End. Tags are first, first+1, and so on in the order of the entries.
 type BatchBuilder struct {
 	frame Builder
-	count int // where the fixed-width count stands in the frame
+	count int // where the count stands in dst, in two bytes
 	n     int
 	entry int
 }
-
-// countWidth is the room kept for the count: varints may be padded, so it can be filled in at the end.
-const countWidth = 2
 
 // BeginBatch appends the start of a DELIVER_BATCH frame whose first message has tag first.
 func BeginBatch(dst []byte, first uint64) ([]byte, BatchBuilder) {
@@ -46,7 +43,7 @@ func BeginBatch(dst []byte, first uint64) ([]byte, BatchBuilder) {
 	dst = appendVarintField(dst, 1, first)
 	dst = protowire.AppendTag(dst, 2, protowire.VarintType)
 	b.count = len(dst)
-	dst = append(dst, 0x80, 0)
+	dst = append(dst, 0x80, 0) // a varint may be padded, so the count can be filled in at the end
 	b.frame.EndHeader(dst)
 	return dst, b
 }

@@ -339,7 +339,7 @@ func (p *Publisher) finish(ctx context.Context, s *sending) (Receipt, error) {
 		}
 		return timer.C
 	}
-	onWire := s.attempts > 0
+	onWire := s.attempts > 0 // of SendAsync: its first attempt is out, or was answered
 	for {
 		if !onWire {
 			c, changed := p.links.pick(s.tried)
@@ -364,7 +364,6 @@ func (p *Publisher) finish(ctx context.Context, s *sending) (Receipt, error) {
 				}
 				continue
 			}
-			onWire = true
 		}
 		// The connection times the attempt out, so no timer is needed here.
 		select {
