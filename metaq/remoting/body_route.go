@@ -74,7 +74,7 @@ func DecodeRegisterBody(b []byte) (*RegisterBrokerBody, error) {
 	const what = "the topics of the broker (RegisterBrokerBody)"
 	r := new(RegisterBrokerBody)
 	if len(b) > 0 && b[0] == 0x78 {
-		if err := r.inflate(b); err != nil {
+		if err := r.inflate(b, maxInflated); err != nil {
 			return nil, &BodyError{what, err}
 		}
 		return r, nil
@@ -93,17 +93,17 @@ func DecodeRegisterBody(b []byte) (*RegisterBrokerBody, error) {
 
 // inflate reads the compressed form: length + DataVersion JSON; count; per topic length + "name read write perm filterType
 // attributesJSON"; length + filter servers JSON; more that newer brokers add and nobody needs.
-func (r *RegisterBrokerBody) inflate(b []byte) error {
+func (r *RegisterBrokerBody) inflate(b []byte, limit int) error {
 	z, err := zlib.NewReader(bytes.NewReader(b))
 	if err != nil {
 		return err
 	}
-	b, err = io.ReadAll(io.LimitReader(z, maxInflated+1))
+	b, err = io.ReadAll(io.LimitReader(z, int64(limit)+1))
 	if err != nil {
 		return fmt.Errorf("inflate: %w", err)
 	}
-	if len(b) > maxInflated {
-		return fmt.Errorf("inflates to more than %d bytes", maxInflated)
+	if len(b) > limit {
+		return fmt.Errorf("inflates to more than %d bytes", limit)
 	}
 	word := func() (int, error) {
 		if len(b) < 4 {

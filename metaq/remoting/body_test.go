@@ -117,7 +117,7 @@ func TestDecodedBodiesDoNotAliasTheFrame(t *testing.T) {
 }
 
 func TestAZipBombIsRefused(t *testing.T) {
-	if _, err := DecodeRegisterBody(bomb(t)); err == nil || !strings.Contains(err.Error(), "inflates to more than") {
+	if err := new(RegisterBrokerBody).inflate(bomb(t, 1<<20), 1<<20-1); err == nil || !strings.Contains(err.Error(), "inflates to more than") {
 		t.Errorf("got %v", err)
 	}
 }
