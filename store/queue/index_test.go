@@ -91,6 +91,14 @@ func (w *world) check() {
 			blocked[p.topic] = true
 		}
 	}
+	for i := range 5 {
+		for id := range int32(4) {
+			k := key{fmt.Sprintf("T%d", i), id}
+			if _, ok := w.offsets[k]; !ok && w.x.Queue(k.topic, id, false) != nil {
+				t.Fatalf("there is a queue %v, the log has none", k)
+			}
+		}
+	}
 	for k, ps := range per {
 		q := w.x.Queue(k.topic, k.id, false)
 		if q == nil {

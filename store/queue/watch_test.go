@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -199,6 +200,41 @@ func TestQueueIDsAreBounded(t *testing.T) {
 	}
 	if x.Queue("T", 5, false) != nil || x.Queue("U", 0, false) != nil {
 		t.Error("asking without create has made a queue")
+	}
+}
+
+// TestLaw4SealedSpansSurviveAPowerCut: what Sealed says is what a start after a crash resumes from.
+func TestLaw4SealedSpansSurviveAPowerCut(t *testing.T) {
+	mem := vfs.NewMem()
+	x, err := Open(Config{FS: mem, Dir: "/index", LogEnd: 0, SpanEntries: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := x.Queue("T", 0, true)
+	for i := range int64(35) {
+		mustPut(t, q, i, i, true)
+	}
+	x.Synced(35)
+	if err := x.Drain(); err != nil {
+		t.Fatal(err)
+	}
+	if x.Sealed() != 30 {
+		t.Fatalf("sealed up to %d, want 30", x.Sealed())
+	}
+	crashed := mem.CrashClone(rand.New(rand.NewPCG(1, 2)), 0)
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	y, err := Open(Config{FS: crashed, Dir: "/index", LogEnd: 35, SpanEntries: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer y.Close()
+	if y.Resume() != 30 {
+		t.Fatalf("resumes at %d, want 30", y.Resume())
+	}
+	if n, err := y.Queue("T", 0, false).Read(0, make([]Entry, 40)); n != 30 || err != nil {
+		t.Fatalf("read %d entries, %v, want 30", n, err)
 	}
 }
 
