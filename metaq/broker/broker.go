@@ -57,6 +57,7 @@ type Broker struct {
 	holds   *holds
 	works   sync.Pool // of *work
 	stats   counters
+	traffic traffic
 	rates   rates
 
 	started  time.Time

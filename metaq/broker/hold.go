@@ -320,7 +320,7 @@ func (a *answers) write(hp *held, res *pullResult, err error) {
 		_ = o.End(nil)
 		return
 	}
-	a.h.b.stats.got(len(res.batch.parts), res.batch.bytes)
+	a.h.b.count(&hp.pull, res.batch)
 	if err := o.EndParts(res.batch.parts, res.batch.release); err != nil {
 		o.Response(hp.to, remoting.RespSystemError, "the answer does not fit: "+err.Error())
 		_ = o.End(nil)

@@ -127,8 +127,14 @@ func (w *work) pull(r *server.Request) {
 		w.b.stats.miss()
 		return
 	}
-	w.b.stats.got(len(res.batch.parts), res.batch.bytes)
+	w.b.count(&p, res.batch)
 	w.burst.EndParts(res.batch.parts, res.batch.release)
+}
+
+// count notes messages that are handed out.
+func (b *Broker) count(p *pull, got *batch) {
+	b.stats.got(len(got.parts), got.bytes)
+	b.traffic.out(p.group.Name, p.topic.Name).add(len(got.parts), got.bytes)
 }
 
 func (b *Broker) pullFields(e *remoting.Encoder, p *pull, res *pullResult) {

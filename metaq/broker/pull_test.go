@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -201,6 +202,28 @@ func TestPullLimits(t *testing.T) {
 	}
 	if want := []int64{50, 100, 120, 120}; !slices.Equal(nexts, want) {
 		t.Errorf("a selective filter advanced to %v, want %v", nexts, want)
+	}
+}
+
+func TestTrafficIsCountedByTopicAndGroup(t *testing.T) {
+	e := start(t)
+	e.topic("T", 1)
+	e.topic("U", 1)
+	c := e.dial()
+	size := int64(0)
+	for _, topic := range []string{"T", "U", "T"} {
+		c.sent(message{topic: topic, body: "x"})
+	}
+	for _, m := range records(t, c.pull(pullReq{group: "G", topic: "T", sub: "*"}).body) {
+		size += int64(m.Size())
+	}
+	c.pull(pullReq{group: "H", topic: "T", offset: 1, sub: "*"})
+	got := map[string]int64{}
+	e.b.Traffic(func(topic string, n, bytes int64) { got[topic] = n; got[topic+" bytes"] = bytes })
+	e.b.Consumption(func(group, topic string, n, bytes int64) { got[group+" "+topic] = n })
+	want := map[string]int64{"T": 2, "T bytes": size, "U": 1, "U bytes": size / 2, "G T": 2, "H T": 1}
+	if !maps.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
 	}
 }
 

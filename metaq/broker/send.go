@@ -238,6 +238,8 @@ func (w *work) append() {
 	rs := w.results[:n]
 	w.b.store.Append(w.messages, rs)
 	stored, bytes := int64(0), int64(0)
+	var to *flow // of topic: most bursts are for one
+	var topic string
 	for i := range rs {
 		r, s := &rs[i], &w.sends[i]
 		code := remoting.RespSuccess
@@ -250,6 +252,10 @@ func (w *work) append() {
 		}
 		stored++
 		bytes += int64(r.Size)
+		if name := w.messages[i].Topic; to == nil || name != topic {
+			to, topic = w.b.traffic.in(name), name
+		}
+		to.add(1, int(r.Size))
 		e := w.burst.Reply(s.req, code, "")
 		w.id = record.AppendOffsetID(w.id[:0], w.b.cfg.StoreHost, r.Address)
 		e.Text("msgId", w.id)

@@ -1,0 +1,74 @@
+package broker
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// traffic counts messages by topic and by group and topic, for operators who ask for such series. Names come from the
+// tables of topics and groups, so their limits bound it.
+type traffic struct {
+	mu     sync.RWMutex
+	topics map[string]*flow
+	groups map[groupTopic]*flow
+}
+
+type groupTopic struct{ group, topic string }
+
+// flow is what went one way.
+type flow struct{ messages, bytes atomic.Int64 }
+
+func (f *flow) add(n, bytes int) {
+	f.messages.Add(int64(n))
+	f.bytes.Add(int64(bytes))
+}
+
+// maxFlows bounds the pairs of group and topic that are counted; a pair beyond is not.
+const maxFlows = 100_000
+
+func flowOf[K comparable](mu *sync.RWMutex, m *map[K]*flow, key K) *flow {
+	mu.RLock()
+	f := (*m)[key]
+	mu.RUnlock()
+	if f != nil {
+		return f
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if f = (*m)[key]; f == nil {
+		f = new(flow)
+		if len(*m) < maxFlows {
+			if *m == nil {
+				*m = map[K]*flow{}
+			}
+			(*m)[key] = f
+		}
+	}
+	return f
+}
+
+func (t *traffic) in(topic string) *flow { return flowOf(&t.mu, &t.topics, topic) }
+
+func (t *traffic) out(group, topic string) *flow {
+	return flowOf(&t.mu, &t.groups, groupTopic{group, topic})
+}
+
+// Traffic calls fn for every topic that was sent to through this broker, in no order: messages stored and the bytes of
+// their records since the start. fn must not call the broker.
+func (b *Broker) Traffic(fn func(topic string, messages, bytes int64)) {
+	b.traffic.mu.RLock()
+	defer b.traffic.mu.RUnlock()
+	for topic, f := range b.traffic.topics {
+		fn(topic, f.messages.Load(), f.bytes.Load())
+	}
+}
+
+// Consumption calls fn for every group and topic that was pulled, in no order: messages handed out and the bytes of their
+// records since the start. fn must not call the broker.
+func (b *Broker) Consumption(fn func(group, topic string, messages, bytes int64)) {
+	b.traffic.mu.RLock()
+	defer b.traffic.mu.RUnlock()
+	for k, f := range b.traffic.groups {
+		fn(k.group, k.topic, f.messages.Load(), f.bytes.Load())
+	}
+}
