@@ -98,13 +98,13 @@ func (s *Store) appendBatch(b *log.Batch, rs []Result) {
 		}
 		it := &b.Items[k]
 		k++
-		if it.Err != nil {
+		if it.Err != nil && it.Err != ErrFlushTimeout {
 			*r = Result{Err: it.Err}
 			continue
 		}
 		stored++
-		r.Address, r.QueueOffset, r.StoreTime, r.Durability = it.Position, it.QueueOffset, it.Time, meta.Async
-		if it.Sync {
+		r.Err, r.Address, r.QueueOffset, r.StoreTime, r.Durability = it.Err, it.Position, it.QueueOffset, it.Time, meta.Async
+		if it.Sync && it.Err == nil {
 			r.Durability = meta.Sync
 		}
 	}

@@ -24,8 +24,9 @@ var (
 	ErrSystemTopic = errors.New("store: topic is reserved for the store")
 	// ErrBadMessage is in a Result for a field out of its range; the text names field, value and limit (*FieldError).
 	ErrBadMessage = errors.New("store: message is not valid")
-	// ErrFlushTimeout is in a Result when the sync took too long; the message may be in the log.
-	ErrFlushTimeout = errors.New("store: not synced in time")
+	// ErrFlushTimeout is in a Result when the sync took longer than 5 s: the other fields are set, the message is in the log
+	// and becomes visible when the sync ends after all.
+	ErrFlushTimeout = log.ErrFlushTimeout
 	// ErrNotAddress is returned by RecordAt.
 	ErrNotAddress = errors.New("store: no visible message has this address")
 	// ErrNewerFormat is returned by Open for a directory that a later version of FusionMQ wrote (*FormatError).

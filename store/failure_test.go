@@ -241,3 +241,48 @@ func TestBackgroundSync(t *testing.T) {
 		}
 	})
 }
+
+// A sync record never delays an async topic, and one whose sync hangs is told so after a while; it becomes visible when the
+// sync ends after all.
+func TestHangingSyncDelaysNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, f := vfs.NewMem(), new(faulty)
+		s := open(t, store.Options{Dir: "/s", FS: f.wrap(m), SegmentBytes: 64 << 10, Events: func(store.Event) {}})
+		addTopic(t, s, "A", meta.Async)
+		addTopic(t, s, "S", meta.Sync)
+		disk := make(chan struct{})
+		f.set(func(o vfs.Op) error {
+			if o.Kind == "sync" {
+				f.mu.Unlock() // others go on
+				<-disk
+				f.mu.Lock()
+			}
+			return nil
+		})
+		results := make(chan store.Result, 2)
+		for range 2 {
+			go func() { results <- try(s, "S", "slow") }()
+			synctest.Wait() // the second one waits for the sync behind the one that hangs
+		}
+		for i := range int64(3) {
+			if r := try(s, "A", "fast"); r.Err != nil || r.QueueOffset != i {
+				t.Errorf("append to an async topic: %+v", r)
+			}
+		}
+		began := time.Now()
+		for range 2 {
+			r := <-results
+			if !errors.Is(r.Err, store.ErrFlushTimeout) || r.StoreTime == 0 || r.Durability != meta.Async {
+				t.Errorf("append whose sync hangs: %+v", r)
+			}
+		}
+		if took := time.Since(began); took < 4*time.Second || took > 7*time.Second {
+			t.Errorf("told after %v, want about 5 s", took)
+		}
+		same(t, bodies(t, s, "S", 0), nil)
+		close(disk)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		same(t, bodies(t, s, "S", 0), []string{"slow", "slow"})
+	})
+}

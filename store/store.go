@@ -56,7 +56,7 @@ type Message struct {
 // Result is the outcome of one message of an Append.
 type Result struct {
 	// Err is nil when the message was stored. Otherwise nobody sees it, and it is not in the log, except that with
-	// ErrFailed a crash before the repair may leave it there, as with ErrFlushTimeout.
+	// ErrFailed a crash before the repair may leave it there, and with ErrFlushTimeout it is and the other fields are set.
 	Err         error
 	Address     int64
 	QueueOffset int64

@@ -57,6 +57,7 @@ type Part struct {
 	From, To int // indexes into Batch.Items
 	sync     bool
 	end      int64
+	since    int64 // when its batch came, as Options.Now has it
 }
 
 // Items are the records of the part.
@@ -66,6 +67,7 @@ type syncPart struct {
 	batch    *Batch
 	from, to int
 	end      int64
+	since    int64
 }
 
 // chunk is a run of bytes of a gather that goes to one place of one segment.
@@ -176,7 +178,7 @@ func (l *Log) placeLocked(b *Batch, now int64, wantSync bool) {
 			l.gatherLocked(b.Buf[lo:hi])
 			g := m.active
 			g.syncOnly = g.syncOnly && wantSync
-			g.parts = append(g.parts, Part{Batch: b, From: from, To: i, sync: wantSync, end: m.end})
+			g.parts = append(g.parts, Part{Batch: b, From: from, To: i, sync: wantSync, end: m.end, since: now})
 			b.pending++
 			lo = hi
 		}
@@ -364,7 +366,7 @@ func (l *Log) acknowledgeLocked(g *gather) {
 		p := &g.parts[i]
 		n += p.To - p.From
 		if p.sync {
-			m.syncing = append(m.syncing, syncPart{p.Batch, p.From, p.To, p.end})
+			m.syncing = append(m.syncing, syncPart{p.Batch, p.From, p.To, p.end, p.since})
 			continue
 		}
 		p.Batch.partDoneLocked()

@@ -13,7 +13,7 @@
 //
 // What it does not do: it knows nothing of topics, and it deletes no segment.
 //
-// Goroutines: prepare makes the next segment before the current one is full; flush syncs. Both start in Start and end
+// Goroutines: prepare makes the next segment before the current one is full and watches the time of syncs; flush syncs. Both start in Start and end
 // in Close. Lock order: Log.mu is taken last and never held during a callback or a system call on the write path.
 package log
 
@@ -30,6 +30,9 @@ var (
 	ErrFailed = errors.New("log: not writable after a failed write")
 	// ErrTooLarge is set on a record that fits no segment.
 	ErrTooLarge = errors.New("log: record is larger than a segment")
+	// ErrFlushTimeout is set on items that are written but were not synced within SyncTimeout. They are in the log and become
+	// visible when the sync ends after all.
+	ErrFlushTimeout = errors.New("log: not synced in time")
 	// ErrRange is returned by reads outside the log.
 	ErrRange = errors.New("log: position is outside the log")
 )

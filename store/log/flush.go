@@ -188,13 +188,44 @@ func (l *Log) cut(s *segment, behind []*segment, end int64) error {
 	return nil
 }
 
-// prepareLoop makes the next segment when it is asked to.
+// timeOut lets go of batches whose sync takes too long. The flush loop may be stuck in that sync, so it is not the one to look.
+func (l *Log) timeOut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &l.mu
+	late := l.o.Now() - l.o.SyncTimeout.Milliseconds()
+	if g := m.active; !m.writing && m.failed == nil && len(g.parts) > 0 && g.parts[0].since <= late {
+		l.leadLocked(nil) // they must be written before they can be let go
+	}
+	n := 0
+	for n < len(m.syncing) && m.syncing[n].since <= late && m.syncing[n].to > 0 { // Sync itself waits on
+		p := m.syncing[n]
+		for i := range p.batch.Items[p.from:p.to] {
+			if it := &p.batch.Items[p.from+i]; it.Sync {
+				it.Err = ErrFlushTimeout
+			}
+		}
+		p.batch.partDoneLocked()
+		n++
+	}
+	if n > 0 {
+		l.event(levelError, "log sync takes too long, senders are told so", "batches", n, "timeout_ms", l.o.SyncTimeout.Milliseconds())
+		m.syncing = append(m.syncing[:0], m.syncing[n:]...)
+	}
+}
+
+// prepareLoop makes the next segment when it is asked to, and looks after the time of syncs.
 func (l *Log) prepareLoop() {
 	defer l.done.Done()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
 	for {
 		select {
 		case <-l.stop:
 			return
+		case <-tick.C:
+			l.timeOut()
+			continue
 		case <-l.prepare:
 		}
 		l.mu.Lock()

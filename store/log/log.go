@@ -19,6 +19,8 @@ type Options struct {
 	Now func() int64
 	// FlushInterval is how often the log is synced when nobody waits for it. Default 500 ms.
 	FlushInterval time.Duration
+	// SyncTimeout is how long a batch waits for its sync before it gets ErrFlushTimeout. Default 5 s; looked at every second.
+	SyncTimeout time.Duration
 	// Written is told what is in the page cache now, in log order, by one goroutine at a time; the log ends at end so far.
 	// A batch without Sync is acknowledged when it returns. The parts are valid during the call.
 	Written func(parts []Part, end int64)

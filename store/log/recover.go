@@ -58,6 +58,9 @@ func Open(o Options) (*Log, error) {
 	if o.FlushInterval == 0 {
 		o.FlushInterval = 500 * time.Millisecond
 	}
+	if o.SyncTimeout == 0 {
+		o.SyncTimeout = 5 * time.Second
+	}
 	l := &Log{o: o, prepare: make(chan struct{}, 1), flush: make(chan struct{}, 1), stop: make(chan struct{})}
 	l.room.L = &l.mu
 	l.mu.active, l.mu.spare = new(gather), new(gather)
