@@ -42,6 +42,7 @@ type node struct {
 	synced blocks         // content when it was last synced; shares blocks that did not change since
 	ssize  int64          // length at that time
 	dirty  map[int64]bool // sectors that differ from synced, maybe
+	spare  int64          // sectors that Allocate has set aside and nothing was written to
 }
 
 // blocks are the sectors that were ever written; the others are zero. A sector is replaced, never changed.
@@ -59,7 +60,7 @@ func (m *Mem) SetFree(n int64) {
 	m.free = n
 }
 
-// take accounts for n sectors that are new.
+// take accounts for n sectors that are new; give takes back.
 func (m *Mem) take(n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,6 +72,14 @@ func (m *Mem) take(n int64) error {
 	}
 	m.free -= n * sector
 	return nil
+}
+
+func (m *Mem) give(n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.free >= 0 {
+		m.free += n * sector
+	}
 }
 
 // CrashClone returns what is left after a power cut at this moment: what was synced, and of everything else a random
@@ -221,9 +230,13 @@ func (m *Mem) OpenRead(name string) (File, error) { return m.Open(name) }
 func (m *Mem) Remove(name string) error {
 	m.world.RLock()
 	defer m.world.RUnlock()
-	if _, err := m.lookup("remove", name); err != nil {
+	n, err := m.lookup("remove", name)
+	if err != nil {
 		return err
 	}
+	n.mu.Lock()
+	m.give(int64(len(n.data)) + n.spare)
+	n.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.names, filepath.Clean(name))
@@ -416,7 +429,9 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 		c := int(min(sector-k, int64(len(p)-done)))
 		old := n.data[i]
 		if old == nil {
-			if err := f.m.take(1); err != nil {
+			if n.spare > 0 {
+				n.spare--
+			} else if err := f.m.take(1); err != nil {
 				return done, err
 			}
 		}
@@ -446,26 +461,24 @@ func (f *memFile) Truncate(size int64) error {
 		}
 	}
 	n.zeroTail()
-	f.m.mu.Lock()
-	defer f.m.mu.Unlock()
-	if f.m.free >= 0 {
-		f.m.free += freed * sector
+	if left := max(0, (size+sector-1)/sector-int64(len(n.data))); n.spare > left {
+		freed += n.spare - left
+		n.spare = left
 	}
+	f.m.give(freed)
 	return nil
 }
-
-// Allocate needs room for the whole file but, to stay small, takes it only as sectors are written.
 func (f *memFile) Allocate(size int64) error {
 	f.m.world.RLock()
 	defer f.m.world.RUnlock()
 	n := f.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	f.m.mu.Lock()
-	free := f.m.free
-	f.m.mu.Unlock()
-	if need := size - int64(len(n.data))*sector; free >= 0 && need > free {
-		return ErrNoSpace
+	if need := (size+sector-1)/sector - int64(len(n.data)) - n.spare; need > 0 {
+		if err := f.m.take(need); err != nil {
+			return err
+		}
+		n.spare += need
 	}
 	n.size = max(n.size, size)
 	return nil
