@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -92,11 +93,17 @@ func (h *holds) len() int {
 	return h.mu.table.Len()
 }
 
-// add holds a pull for at most d. It reports false when there is no room.
-func (h *holds) add(from *peer, p pull, d time.Duration) bool {
+// Why a pull is not held.
+var (
+	errFull    = errors.New("as many pulls are held as may be")
+	errNoHolds = errors.New("nothing is held any more: the broker stops, or the topic has gone")
+)
+
+// add holds a pull for at most d.
+func (h *holds) add(from *peer, p pull, d time.Duration) error {
 	q := h.b.store.Queue(p.topic.Name, p.queue, true)
 	if q == nil {
-		return false // the topic went in this moment
+		return errNoHolds
 	}
 	x := h.memory()
 	v := &x.Value
@@ -104,10 +111,14 @@ func (h *holds) add(from *peer, p pull, d time.Duration) bool {
 	// Rounded up: deadlines are whole milliseconds, and none must be earlier than asked for.
 	deadline := time.Now().Add(d + time.Millisecond - 1).UnixMilli()
 	h.mu.Lock()
-	if h.mu.closed || !h.mu.table.Add(x, from.id, deadline) {
+	closed := h.mu.closed
+	if closed || !h.mu.table.Add(x, from.id, deadline) {
 		h.mu.Unlock()
 		h.free(x)
-		return false
+		if closed {
+			return errNoHolds
+		}
+		return errFull
 	}
 	v.arming, v.idle = v.arming+1, false
 	earlier := h.mu.armed == 0 || deadline < h.mu.armed
@@ -116,7 +127,7 @@ func (h *holds) add(from *peer, p pull, d time.Duration) bool {
 		h.wake()
 	}
 	h.watch(x)
-	return true
+	return nil
 }
 
 // rewatch waits for the next message behind what was looked at. Only the goroutine of holds calls it.

@@ -112,13 +112,15 @@ func (w *work) pull(r *server.Request) {
 			hold = time.Duration(h.SuspendTimeoutMillis) * time.Millisecond
 		}
 		p.to = r.ReplyTo()
-		if w.b.holds.add(w.peer, p, hold) {
+		switch w.b.holds.add(w.peer, p, hold) {
+		case nil:
 			w.burst.Hold(r)
 			w.b.stats.miss()
 			return
+		case errFull: // an answer that nothing is there would make the client pull again at once
+			w.refusePull(r, refuse(remoting.RespSystemBusy, "the broker holds its limit of %d pulls; pull again later", w.b.cfg.MaxHeld))
+			return
 		}
-		w.refusePull(r, refuse(remoting.RespSystemBusy, "the broker holds its limit of %d pulls; pull again later", w.b.cfg.MaxHeld))
-		return
 	}
 	e := w.burst.Reply(r, res.code, pullStatuses[res.status].name)
 	w.b.pullFields(e, &p, &res)

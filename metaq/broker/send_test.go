@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -285,5 +286,71 @@ func TestBurst(t *testing.T) {
 	}
 	if s := e.b.Stats(); s.Put != int64(n) || s.PutRefused != 20 {
 		t.Errorf("counted %d stored and %d refused, want %d and 20", s.Put, s.PutRefused, n)
+	}
+}
+
+// Whatever a producer says of its body's compression reaches the consumer, and the body is not touched. The two bits about
+// the form of addresses are the store's.
+func TestBodiesAndFlagsPassThrough(t *testing.T) {
+	e := start(t)
+	e.topic("T", 1)
+	c := e.dial()
+	body := "\x78\x9c not really \x00\xff compressed"
+	flags := []int32{0, 0x1, 0x101, 0x201, 0x301, 0x701, 0x11, 0x31, 0x2, 0x8}
+	for _, f := range flags {
+		c.sent(message{topic: "T", body: body, extra: []string{"sysFlag", fmt.Sprint(f), "flag", "-7"}})
+	}
+	got := records(t, c.pull(pullReq{group: "G", topic: "T", sub: "*"}).body)
+	if len(got) != len(flags) {
+		t.Fatalf("%d messages, want %d", len(got), len(flags))
+	}
+	for i, m := range got {
+		if m.SysFlag() != flags[i]&^0x30 || m.Flag() != -7 || string(m.Body()) != body || m.BornHost().String() != c.conn.LocalAddr().String() {
+			t.Errorf("sysFlag %#x: stored %#x, flag %d, body %q from %v", flags[i], m.SysFlag(), m.Flag(), m.Body(), m.BornHost())
+		}
+	}
+}
+
+// A topic that asks for sync is answered when its messages are on the disk, beside one that does not, from one burst.
+func TestSendToASyncTopic(t *testing.T) {
+	e := start(t)
+	e.topic("A", 1)
+	c := e.dial()
+	c.ok(remoting.ReqUpdateAndCreateTopic, nil, "topic", "S", "readQueueNums", "1", "writeQueueNums", "1", "perm", "6", "attributes", "+fusion.durability=sync")
+	wait := map[int32]bool{}
+	for i := range 20 {
+		m := message{topic: []string{"A", "S"}[i%2], body: fmt.Sprint(i)}
+		wait[c.put(m.code(), 0, []byte(m.body), m.fields()...)] = true
+	}
+	c.flush()
+	for len(wait) > 0 {
+		r := c.read(20e9)
+		if r == nil || r.Code != 0 || !wait[r.Opaque] {
+			t.Fatalf("%v", r)
+		}
+		delete(wait, r.Opaque)
+	}
+	if b := e.store.Bounds(); b.Synced <= 0 {
+		t.Errorf("bounds %+v: nothing is synced", b)
+	}
+	for _, topic := range []string{"A", "S"} {
+		if got := records(t, c.pull(pullReq{group: "G", topic: topic, sub: "*"}).body); len(got) != 10 {
+			t.Errorf("%d messages in %s", len(got), topic)
+		}
+	}
+}
+
+func TestStoreErrorsHaveTheirCodes(t *testing.T) {
+	b := &Broker{}
+	for _, tc := range []struct {
+		give error
+		code int32
+	}{
+		{store.ErrNoSpace, 14}, {store.ErrFailed, 14}, {store.ErrClosed, 14}, {store.ErrTooLarge, 13}, {&store.FieldError{Field: "length of body"}, 13},
+		{store.ErrUnknownTopic, 17}, {store.ErrSystemTopic, 16}, {errors.New("something else"), 1},
+	} {
+		if code, remark := codeOf(b.storeError(fmt.Errorf("wrapped: %w", tc.give))); code != tc.code || !strings.Contains(remark, tc.give.Error()) {
+			t.Errorf("%v: code %d %q, want %d", tc.give, code, remark, tc.code)
+		}
 	}
 }
