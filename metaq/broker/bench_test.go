@@ -2,6 +2,7 @@ package broker
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -54,7 +55,7 @@ func (c *rawClient) exchange(tb testing.TB, requests []byte, n int) (total int) 
 		}
 		m, err := c.conn.Read(c.buf[c.have:])
 		if err != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				err = fmt.Errorf("the broker closed the connection with %d answers missing", n)
 			}
 			tb.Fatal(err)

@@ -131,7 +131,7 @@ func (b *Broker) Serve(ln net.Listener) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stopping.Load() {
-		ln.Close()
+		_ = ln.Close() // it was never used
 		return ErrStopped
 	}
 	s, err := server.Serve(ln, server.Config{Name: "broker", Handler: server.HandlerFunc(b.serve), Opened: b.opened, Closed: b.closed, Log: b.cfg.Log})

@@ -233,8 +233,7 @@ func TestRemoteNameServer(t *testing.T) {
 		return s
 	}
 	s := serve(ln)
-	var e *env
-	e = start(t, func(c *Config, _ *store.Options) {
+	e := start(t, func(c *Config, _ *store.Options) {
 		c.Registrars = append(c.Registrars, NewRemote(ln.Addr().String(), c.Log))
 		c.AdvertiseAddr = fmt.Sprintf(":%d", c.StoreHost.Port())
 	})

@@ -3,10 +3,12 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -139,7 +141,7 @@ func (c *client) read(d time.Duration) *reply {
 	c.Helper()
 	c.conn.SetReadDeadline(time.Now().Add(d))
 	frame, err := remoting.ReadFrame(c.conn, nil)
-	if ne, ok := err.(net.Error); ok && ne.Timeout() {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
 	}
 	if err != nil {

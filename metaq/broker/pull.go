@@ -6,6 +6,7 @@ package broker
 // index and the mapped log: bodies are not copied, and a filter is decided on the entry alone.
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -112,12 +113,13 @@ func (w *work) pull(r *server.Request) {
 			hold = time.Duration(h.SuspendTimeoutMillis) * time.Millisecond
 		}
 		p.to = r.ReplyTo()
-		switch w.b.holds.add(w.peer, p, hold) {
-		case nil:
+		err := w.b.holds.add(w.peer, p, hold)
+		if err == nil {
 			w.burst.Hold(r)
 			w.b.stats.miss()
 			return
-		case errFull: // an answer that nothing is there would make the client pull again at once
+		}
+		if errors.Is(err, errFull) { // an answer that nothing is there would make the client pull again at once
 			w.refusePull(r, refuse(remoting.RespSystemBusy, "the broker holds its limit of %d pulls; pull again later", w.b.cfg.MaxHeld))
 			return
 		}
@@ -162,7 +164,8 @@ func forbid(kind int64, err error) error {
 func (w *work) refusePull(r *server.Request, err error) {
 	code, remark := codeOf(err)
 	e := w.burst.Reply(r, code, remark)
-	if f, ok := err.(*forbidden); ok {
+	var f *forbidden
+	if errors.As(err, &f) {
 		e.Int("forbiddenType", f.kind)
 	}
 	w.burst.End(nil)
