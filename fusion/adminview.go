@@ -36,6 +36,9 @@ func (v *adminView) Status(context.Context) (httpapi.Status, error) {
 		Store:  httpapi.StoreStatus{MinPosition: b.Min, MaxPosition: b.Max, SyncedPosition: b.Synced, DispatchedPosition: b.Dispatched, Flush: c.Store.Flush},
 		Memory: httpapi.Memory{AnonymousBytes: telemetry.AnonymousBytes(), HeapBytes: telemetry.HeapBytes(), LimitBytes: a.opts.Limit},
 	}
+	if err := a.store.Err(); err != nil {
+		s.Store.Problem = err.Error()
+	}
 	topics, _ := a.store.Topics().All()
 	for _, t := range topics {
 		if !a.systemTopic(t) {

@@ -117,16 +117,20 @@ func (c *conn) call(code int32, fields func(*remoting.Encoder), body []byte) (re
 	if _, err := c.nc.Write(e.Bytes()); err != nil {
 		c.t.Fatal(err)
 	}
-	frame, err := remoting.ReadFrame(c.nc, nil)
-	if err != nil {
-		c.t.Fatal(err)
+	for {
+		frame, err := remoting.ReadFrame(c.nc, nil)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		var h remoting.Header
+		answer, err := h.Decode(frame)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if h.Response() { // a broker also asks and tells on its own
+			return h, answer
+		}
 	}
-	var h remoting.Header
-	answer, err := h.Decode(frame)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return h, answer
 }
 
 func (c *conn) send(topic, text string) remoting.SendResult {

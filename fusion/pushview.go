@@ -1,6 +1,7 @@
 package fusion
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/fusionmq/fusionmq/fusion/httpapi"
@@ -13,11 +14,12 @@ type pushes struct {
 	names  []string            // sorted
 	topics map[string][]string // by group, sorted: what it has bindings on
 	stats  map[string]notify.GroupStats
+	peers  map[string][]netip.AddrPort // connections, by group
 }
 
 // readPushes reads all groups that have bindings, in one pass.
 func (a *App) readPushes() pushes {
-	ps := pushes{topics: map[string][]string{}, stats: map[string]notify.GroupStats{}}
+	ps := pushes{topics: map[string][]string{}, stats: map[string]notify.GroupStats{}, peers: a.push.Peers()}
 	for _, b := range a.store.Bindings() { // ordered by topic
 		topics, known := ps.topics[b.Group]
 		if !known {
@@ -50,6 +52,9 @@ func (ps *pushes) group(a *App, name string) httpapi.Group {
 		}
 		g.Lag += t.Lag
 		g.Topics = append(g.Topics, t)
+	}
+	for _, peer := range ps.peers[name] {
+		g.Members = append(g.Members, httpapi.Member{ID: peer.String(), Address: peer.String()})
 	}
 	g.Retries = a.store.RetryCount(name)
 	g.Unanswered = st.Unanswered

@@ -138,14 +138,14 @@ func (ld *loader) file(path string) {
 func (ld *loader) yaml(path string, text []byte) {
 	var doc yaml.Node
 	dec := yaml.NewDecoder(strings.NewReader(string(text)))
-	if err := dec.Decode(&doc); err == io.EOF {
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
 		return // nothing but comments
 	} else if err != nil {
 		ld.fail("file "+path, "", "%v", err)
 		return
 	}
 	var more yaml.Node
-	if err := dec.Decode(&more); err != io.EOF {
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
 		ld.fail("file "+path, "", "holds a second document; want one")
 		return
 	}

@@ -52,7 +52,7 @@ func TestLoadTakesTheStrongestSource(t *testing.T) {
 }
 
 func TestLoadReadsEveryForm(t *testing.T) {
-	l, err := Load(Sources{File: writeFile(t, `
+	_, err := Load(Sources{File: writeFile(t, `
 broker.idle-timeout: 90s           # dots work too
 broker:
   nameservers: [a:1, "b:2"]
@@ -62,7 +62,7 @@ broker:
 	if err == nil || !strings.Contains(err.Error(), `line 6: broker.auto-create-topics is "no-it-is-not": want true or false`) {
 		t.Errorf("err = %v, want it to name line 6", err)
 	}
-	l, err = Load(Sources{File: writeFile(t, `
+	l, err := Load(Sources{File: writeFile(t, `
 broker.idle-timeout: 90s
 broker:
   nameservers: [a:1, "b:2"]

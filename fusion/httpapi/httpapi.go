@@ -50,6 +50,7 @@ type Options struct {
 const (
 	maxBody        = 64 << 10 // bytes of a request body
 	maxHeader      = 16 << 10 // bytes of a request's header
+	maxConns       = 256
 	requestTimeout = 30 * time.Second
 	maxPage        = 1000
 	defaultPage    = 100

@@ -204,3 +204,46 @@ func TestServeAndShutdown(t *testing.T) {
 		t.Error("the port still accepts")
 	}
 }
+
+func TestConnectionsAreBounded(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := limit(inner, 2)
+	accepted := make(chan net.Conn)
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				failed <- err
+				return
+			}
+			accepted <- c
+		}
+	}()
+	for range 4 {
+		c, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	first, second := <-accepted, <-accepted
+	if len(l.room) != 2 {
+		t.Errorf("%d places taken, want 2", len(l.room))
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = first.Close() // a second Close gives no second place
+	third := <-accepted
+	if err := l.Close(); err != nil { // while Accept waits for room
+		t.Error(err)
+	}
+	if err := <-failed; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept after Close = %v", err)
+	}
+	_, _ = second.Close(), third.Close()
+}

@@ -29,7 +29,7 @@ func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
 	}}
 	go func() {
 		defer close(s.done)
-		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(limit(l, maxConns)); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("http listener failed", "addr", s.addr.String(), "error", err)
 		}
 	}()

@@ -31,6 +31,7 @@ type StoreStatus struct {
 	MaxPosition        int64  `json:"maxPosition" doc:"Next byte to be written."`
 	SyncedPosition     int64  `json:"syncedPosition" doc:"First byte that may not be on disk yet."`
 	DispatchedPosition int64  `json:"dispatchedPosition" doc:"First byte that the views may not cover yet."`
+	Problem            string `json:"problem,omitempty" doc:"Why no message is taken: the disk failed or is full. Absent while all is well."`
 	Flush              string `json:"flush" doc:"When a send is acknowledged, for topics that do not say: async or sync."`
 }
 
@@ -108,7 +109,7 @@ type GroupTopic struct {
 
 // Member is one connected client of a group.
 type Member struct {
-	ID       string `json:"id" doc:"Id that the client chose."`
+	ID       string `json:"id" doc:"Id that the client chose; its address on the Notify wire, which has no ids."`
 	Address  string `json:"address" doc:"Where it connects from."`
 	Language string `json:"language,omitempty" doc:"What it says it is written in."`
 	Version  string `json:"version,omitempty" doc:"Version that it states."`

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // Part is one thing that runs between its Start and its Stop. Either may be nil.
@@ -37,6 +38,9 @@ func New(parts ...Part) *Group {
 	return g
 }
 
+// failedStop is how long the parts of a start that failed may take to stop.
+const failedStop = 5 * time.Second
+
 // Start starts every part. At the first error, or when ctx has ended between two parts, it stops those that run and returns the error.
 func (g *Group) Start(ctx context.Context) error {
 	g.mu.Lock()
@@ -48,7 +52,9 @@ func (g *Group) Start(ctx context.Context) error {
 		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", p.Name, err)
-			return errors.Join(append([]error{err}, g.stopLocked(context.WithoutCancel(ctx))...)...)
+			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), failedStop)
+			defer cancel()
+			return errors.Join(append([]error{err}, g.stopLocked(stop)...)...)
 		}
 		g.mu.started++
 	}

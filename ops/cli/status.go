@@ -63,6 +63,9 @@ func (a *app) printStatus(s *admin.Status) error {
 	add("data", clean(s.Data))
 	add("log", size(s.Store.MaxPosition-s.Store.MinPosition)+" kept, "+size(s.Store.MaxPosition-s.Store.SyncedPosition)+" not on disk yet, "+
 		size(s.Store.MaxPosition-s.Store.DispatchedPosition)+" not in the views yet, flush "+clean(s.Store.Flush))
+	if s.Store.Problem != "" {
+		add("", r.NewStyle().Foreground(lipgloss.Color("1")).Render("takes no messages: "+clean(s.Store.Problem)))
+	}
 	add("topics", count(int64(s.Counts.Topics)))
 	add("groups", one(s.Counts.PullGroups, "pulls", "pull")+", "+one(s.Counts.PushGroups, "is pushed to", "are pushed to"))
 	add("connections", count(int64(s.Counts.BrokerConnections))+" on the broker, "+count(int64(s.Counts.NotifyConnections))+" on the Notify wire")

@@ -28,6 +28,7 @@ type StoreStatus struct {
 	MaxPosition        int64  `json:"maxPosition"`        // Next byte to be written
 	SyncedPosition     int64  `json:"syncedPosition"`     // First byte that may not be on disk yet
 	DispatchedPosition int64  `json:"dispatchedPosition"` // First byte that the views may not cover yet
+	Problem            string `json:"problem,omitempty"`  // Why no message is taken: the disk failed or is full. Empty while all is well
 	Flush              string `json:"flush"`              // When a send is acknowledged, for topics that do not say: async or sync
 }
 
@@ -105,7 +106,7 @@ type GroupTopic struct {
 
 // Member is one connected client of a group.
 type Member struct {
-	ID       string `json:"id"`                 // Id that the client chose
+	ID       string `json:"id"`                 // Id that the client chose; its address on the Notify wire, which has no ids
 	Address  string `json:"address"`            // Where it connects from
 	Language string `json:"language,omitempty"` // What it says it is written in
 	Version  string `json:"version,omitempty"`  // Version that it states

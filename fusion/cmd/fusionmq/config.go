@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -99,7 +98,7 @@ func configImport() *cobra.Command {
 			for _, w := range im.Warnings {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %s\n", name, w)
 			}
-			_, err = io.WriteString(cmd.OutOrStdout(), string(im.YAML))
+			_, err = cmd.OutOrStdout().Write(im.YAML)
 			return err
 		},
 	}

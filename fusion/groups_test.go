@@ -1,0 +1,127 @@
+package fusion
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/fusionmq/fusionmq/fusion/httpapi"
+	"github.com/fusionmq/fusionmq/metaq/remoting"
+	"github.com/fusionmq/fusionmq/notify"
+	"github.com/fusionmq/fusionmq/notify/wire"
+)
+
+// full is a connection without room: what it is owed waits.
+type full struct{}
+
+func (full) Room() bool           { return false }
+func (full) Push(notify.Delivery) {}
+func (full) Kick()                {}
+
+// TestGroupsOfBothFrontEnds: a group that pulls and one that is pushed to share a topic, and each is shown with its members and lag.
+func TestGroupsOfBothFrontEnds(t *testing.T) {
+	a, _ := start(t, load(t, t.TempDir(), nil))
+	c := dial(t, a.Listeners()["broker"])
+	for range 5 {
+		c.send("orders", "text")
+	}
+
+	beat, err := remoting.EncodeBody(remoting.HeartbeatData{ClientID: "client-1", ConsumerDataSet: []remoting.ConsumerData{{
+		GroupName: "billing", ConsumeType: "CONSUME_PASSIVELY", MessageModel: "CLUSTERING", ConsumeFromWhere: "CONSUME_FROM_FIRST_OFFSET",
+		SubscriptionDataSet: []remoting.SubscriptionData{{Topic: "orders", SubString: "*", SubVersion: 1}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, _ := c.call(remoting.ReqHeartBeat, nil, beat); h.Code != 0 {
+		t.Fatalf("heartbeat: code %d %s", h.Code, h.Remark)
+	}
+	commit := func(e *remoting.Encoder) {
+		e.String("consumerGroup", "billing")
+		e.String("topic", "orders")
+		e.Int("queueId", 1)
+		e.Int("commitOffset", 2)
+	}
+	if h, _ := c.call(remoting.ReqUpdateConsumerOffset, commit, nil); h.Code != 0 {
+		t.Fatalf("commit: code %d %s", h.Code, h.Remark)
+	}
+
+	peer := netip.MustParseAddrPort("192.0.2.1:7")
+	se, err := a.push.Open(full{}, peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer se.Close()
+	if err := se.Metadata([]string{"mail"}, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := se.Subscribe(&wire.Binding{Kind: wire.Fanout, Topic: "orders", Group: "mail", WaterMark: wire.DefaultWaterMark, Persistent: true}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		c.send("orders", "text")
+	}
+
+	var p httpapi.GroupPage
+	get(t, a, "/api/v1/groups", &p)
+	if len(p.Groups) != 2 {
+		t.Fatalf("groups %+v", p.Groups)
+	}
+	pull, push := p.Groups[0], p.Groups[1]
+	local := c.nc.LocalAddr().String()
+	if pull.Name != "billing" || pull.Mode != "pull" || pull.Lag != 6 || len(pull.Members) != 1 || pull.Members[0].ID != "client-1" || pull.Members[0].Address != local {
+		t.Errorf("pull group %+v", pull)
+	}
+	for _, topic := range pull.Topics {
+		if topic.Topic == "orders" && topic.Lag != 6 || topic.Attached != nil {
+			t.Errorf("topic of the pull group %+v", topic)
+		}
+	}
+	// Messages from before the binding are not owed to it; all three since then wait, whether the group has attached yet or not.
+	if push.Name != "mail" || push.Mode != "push" || push.Lag != 3 || push.Retries != 0 ||
+		!reflect.DeepEqual(push.Members, []httpapi.Member{{ID: peer.String(), Address: peer.String()}}) ||
+		len(push.Topics) != 1 || push.Topics[0].Topic != "orders" || push.Topics[0].Attached == nil {
+		t.Errorf("push group %+v", push)
+	}
+
+	var one httpapi.Group
+	get(t, a, "/api/v1/groups/mail", &one)
+	if one.Name != "mail" || one.Mode != "push" {
+		t.Errorf("one group %+v", one)
+	}
+	var s httpapi.Status
+	get(t, a, "/api/v1/status", &s)
+	if s.Counts.PullGroups != 1 || s.Counts.PushGroups != 1 {
+		t.Errorf("counts %+v", s.Counts)
+	}
+	page := get(t, a, "/metrics", nil)
+	for _, want := range []string{
+		`consumer_group="billing",is_retry="false",is_system="false",node_id="broker-t",node_type="broker",topic="orders"} 6`,
+		`consumer_group="mail",is_retry="false",is_system="false",node_id="broker-t",node_type="broker",topic="orders"}`,
+		`protocol_type="notify"`, `protocol_type="remoting"`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
+// TestLaw7MetricsAreBounded: more topics than metrics.max-series allows do not make the page grow.
+func TestLaw7MetricsAreBounded(t *testing.T) {
+	a, _ := start(t, load(t, t.TempDir(), nil))
+	small := *a.live.Load()
+	small.Metrics.MaxSeries = 3
+	a.Reload(&small)
+	c := dial(t, a.Listeners()["broker"])
+	for _, topic := range strings.Split("abcdefgh", "") {
+		c.send(topic, "text")
+	}
+	page := get(t, a, "/metrics", nil)
+	if n := strings.Count(page, "\nrocketmq_messages_in_total{"); n != 3 {
+		t.Errorf("%d topics on the page, want 3", n)
+	}
+	if !strings.Contains(page, `metric="rocketmq_messages_in_total",node_id="broker-t",node_type="broker"} 5`) {
+		t.Error("the page does not count what it leaves out")
+	}
+}
