@@ -41,21 +41,20 @@ func (l *Loader) Load(h *wire.MessageHeader, v record.View) {
 
 	var uniq, keys, group []byte
 	for name, value := range record.Properties(v.Properties()) {
-		switch {
-		case name[0] == '_' && len(name) > 1 && name[1] == '_':
-			l.system(h, name, value, compressed)
-		case name[0] >= 'a' || !Reserved(name):
-			h.Properties = append(h.Properties, wire.Property{Key: name, Value: value, HasValue: true})
+		switch string(name) { // the four that most records have come first
+		case propTags:
+			h.Type = value
+		case propUniq:
+			uniq = value
+		case propKeys:
+			keys = value
+		case propPGroup:
+			group = value
 		default:
-			switch string(name) {
-			case propTags:
-				h.Type = value
-			case propUniq:
-				uniq = value
-			case propKeys:
-				keys = value
-			case propPGroup:
-				group = value
+			if len(name) > 1 && name[0] == '_' && name[1] == '_' {
+				l.system(h, name, value, compressed)
+			} else if !Reserved(name) {
+				h.Properties = append(h.Properties, wire.Property{Key: name, Value: value, HasValue: true})
 			}
 		}
 	}

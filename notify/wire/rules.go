@@ -213,6 +213,10 @@ func (h *MessageHeader) Validate() error {
 	if err := CheckPropertiesSize(sum); err != nil {
 		return err
 	}
+	// The other fields take less than 8 KiB and a property at most 11 bytes beside its text, so most need no exact count.
+	if sum+11*len(h.Properties) < MaxHeader-deliveryRoom-8<<10 {
+		return nil
+	}
 	if n := h.Size(); n > MaxHeader-deliveryRoom {
 		return inputError("header", "", fmt.Sprintf("has %d bytes encoded; at most %d are allowed", n, MaxHeader-deliveryRoom))
 	}

@@ -457,3 +457,26 @@ func TestOpcodeAndStatusNames(t *testing.T) {
 		}
 	}
 }
+
+// TestValidHeadersFitADelivery fills a header to every limit at once, in many and in few properties.
+func TestValidHeadersFitADelivery(t *testing.T) {
+	for _, size := range []int{1, 2, 5, 20, 100} {
+		h := drawHeaderFixed()
+		text := bytes.Repeat([]byte("x"), MaxText)
+		h.Topic, h.Type, h.Group, h.TargetGroup = text[:MaxName], text[:MaxName], text[:MaxName], text[:MaxName]
+		h.PublisherHost, h.ReplyToTopic, h.ReplyToType, h.ReplyWhenDelivered = text, text, text, text
+		h.Flag, h.Priority, h.Version, h.TTL, h.DLQTime, h.PostTimeout, h.DeliveryCount = -1, -1, -1, -1, -1, -1, -1
+		h.BornTime, h.PostDelay, h.ReplyID, h.Created, h.LastDelivery = math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64
+		h.Set, h.Properties = (1<<24-1)&^requiredFields&^(1<<FieldProperties), nil
+		for h.Validate() == nil {
+			h.Properties = append(h.Properties, Property{Key: text[:min(size, MaxKey)], Value: text[:size], HasValue: true})
+		}
+		h.Properties = h.Properties[:len(h.Properties)-1]
+		if n := h.Size(); n > MaxHeader-deliveryRoom {
+			t.Errorf("properties of %d bytes: a valid header has %d bytes", size, n)
+		}
+		if _, err := AppendRequest(nil, OpDeliver, 1, h.Append(nil), nil); err != nil {
+			t.Errorf("properties of %d bytes: %v", size, err)
+		}
+	}
+}
