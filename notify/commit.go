@@ -69,8 +69,7 @@ func (s *Service) writeLocked(ops []state.Op) (at int64, err error) {
 			s.commit.pending = append([]state.Op(nil), ops...)
 			return 0, fmt.Errorf("write %d operations: %w", n, err)
 		}
-		s.counters.operations.Add(uint64(n))
-		s.counters.operateRecords.Add(1)
+		s.wroteLocked(at, n)
 		if n == len(ops) {
 			clear(ops)
 			s.commit.pending = ops[:0]
@@ -95,8 +94,7 @@ func (s *Service) writeLast(ops []state.Op, last ...state.Op) (at int64, err err
 		s.commit.pending = all[:len(ops)]
 		return 0, fmt.Errorf("write %d operations: %w", len(all), err)
 	}
-	s.counters.operations.Add(uint64(len(all)))
-	s.counters.operateRecords.Add(1)
+	s.wroteLocked(at, len(all))
 	clear(all)
 	s.commit.pending = all[:0]
 	return at, nil
@@ -116,7 +114,12 @@ func (s *Service) operate(ops ...state.Op) (at int64, err error) {
 		s.counters.operateFailures.Add(1)
 		return 0, err
 	}
-	s.counters.operations.Add(uint64(len(ops)))
-	s.counters.operateRecords.Add(1)
+	s.wroteLocked(at, len(ops))
 	return at, nil
+}
+
+func (s *Service) wroteLocked(at int64, n int) {
+	s.commit.last = max(s.commit.last, at)
+	s.counters.operations.Add(uint64(n))
+	s.counters.operateRecords.Add(1)
 }

@@ -56,6 +56,8 @@ type stream struct {
 	changing bool // an attach or a detach is being written
 	started  bool // the cursor is placed
 	atHead   bool // the reader found nothing more and could not attach yet
+	volatile bool // has bindings that are not persistent
+	left     int  // messages that the cursor had found when the last member went
 }
 
 func newGroup(s *Service, name string) *group {
@@ -79,7 +81,7 @@ func (g *group) streamLocked(topic string) *stream {
 func (g *group) pumpLocked() {
 	s := g.s
 	if s.draining.Load() {
-		g.d.Settle()
+		g.d.Settle(s.now())
 	} else {
 		g.d.Pump(s.now())
 	}
@@ -87,7 +89,7 @@ func (g *group) pumpLocked() {
 	for _, st := range g.streams {
 		owed += st.d.Owed()
 		if g.d.Members() == 0 {
-			if !st.changing && (st.d.Mode() == delivery.Attached || st.d.Mode() == delivery.Joining) {
+			if m := st.d.Mode(); !st.changing && (st.volatile || m == delivery.Attached || m == delivery.Joining) {
 				g.detachLocked(st)
 			}
 			continue
@@ -95,7 +97,7 @@ func (g *group) pumpLocked() {
 		if s.draining.Load() || !st.started || st.reading || st.changing {
 			continue
 		}
-		if st.atHead && !st.d.CanAttach() {
+		if st.atHead && !g.canAttachLocked(st) {
 			continue
 		}
 		if st.d.WantsMore() {
@@ -138,7 +140,9 @@ func (s *Service) refresh(g *group, topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st := g.streamLocked(topic)
-	st.d.Bindings(s.exchange.History(topic, g.name).Live(nil))
+	h := s.exchange.History(topic, g.name)
+	st.d.Bindings(h.Live(nil))
+	st.volatile = len(h.Volatile()) > 0
 	if !st.started && ok && !pos.Attached {
 		st.d.Start(pos.Cursor, pos.SkipFrom, pos.SkipTo)
 		st.started = true
@@ -155,20 +159,25 @@ func (g *group) leaveLocked() {
 	g.d.ForgetRetries()
 	g.retryAt = delivery.Never
 	for _, st := range g.streams {
-		st.d.Abandon(now)
+		st.left = st.d.Abandon(now)
+		st.atHead = false
 	}
 }
 
-// detachLocked begins to detach the group from a topic.
+// detachLocked begins to detach the group from a topic, and to end its volatile bindings there when no member is left.
 func (g *group) detachLocked(st *stream) {
 	st.changing = true
-	was := st.d.BeginDetach()
+	var was delivery.Mode
+	attached := st.d.Mode() != delivery.Detached
+	if attached {
+		was = st.d.BeginDetach()
+	}
 	g.s.work.Add(1)
-	go g.s.detach(g, st, was)
+	go g.s.detach(g, st, attached, was)
 }
 
 // detach writes a detach record. When no member is left, bindings that are not persistent end with it.
-func (s *Service) detach(g *group, st *stream, was delivery.Mode) {
+func (s *Service) detach(g *group, st *stream, attached bool, was delivery.Mode) {
 	defer s.work.Done()
 	topic := st.d.Topic
 	s.commit.Lock()
@@ -177,31 +186,49 @@ func (s *Service) detach(g *group, st *stream, was delivery.Mode) {
 	g.mu.Unlock()
 	var last []state.Op
 	var volatile []exchange.Span
+	kept := false // a persistent binding is left
 	if offline {
-		volatile = s.exchange.History(topic, g.name).Volatile()
+		h := s.exchange.History(topic, g.name)
+		volatile = h.Volatile()
+		kept = h.Len() > len(volatile)
 		for _, v := range volatile {
 			last = append(last, state.Op{Kind: state.OpUnbind, Topic: topic, Group: g.name, Binding: v.Binding})
 		}
 	}
-	last = append(last, state.Op{Kind: state.OpDetach, Topic: topic, Group: g.name})
-	ops := s.ledger.DetachOps(s.commit.pending, topic, g.name, s.now())
+	ops := s.commit.pending
+	if attached {
+		last = append(last, state.Op{Kind: state.OpDetach, Topic: topic, Group: g.name})
+		ops = s.ledger.DetachOps(ops, topic, g.name, s.now())
+	} else {
+		ops, _ = s.ledger.Ops(ops, s.now(), false)
+	}
 	at, err := s.writeLast(ops, last...)
 	if err != nil {
 		at = -1
 		s.log.warn("group not detached", "group", g.name, "topic", topic, "error", err)
 	}
 	g.mu.Lock()
-	st.d.EndDetach(at, was, s.now())
+	if attached {
+		st.d.EndDetach(at, was, s.now())
+		st.atHead = false
+	}
 	if err == nil {
-		s.ledger.Detached(topic, g.name, at)
-		s.counters.detaches.Add(1)
-		s.attached.Add(-1)
+		if attached {
+			g.d.Taken(s.ledger.Detached(topic, g.name, at))
+			s.counters.detaches.Add(1)
+			s.attached.Add(-1)
+		}
 		for _, v := range volatile {
 			g.parked = append(g.parked, parked{topic, v.Binding})
 		}
+		if len(volatile) > 0 && !kept {
+			s.counters.volatileDrops.Add(uint64(st.left)) // no binding is left through which the cursor could find them again
+		}
+		st.volatile = st.volatile && !offline
 	}
 	g.mu.Unlock()
 	s.commit.Unlock()
+	poke(s.flushNow) // the ledger may have something left that is not due yet
 
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -290,6 +317,12 @@ func (s *Service) dropVolatile(name, topic string, spans []exchange.Span) {
 	}
 }
 
+// canAttachLocked tells whether a group that is at the head of a topic may be attached. Retries that are due and not
+// loaded count as waiting.
+func (g *group) canAttachLocked(st *stream) bool {
+	return st.d.CanAttach() && !g.loading && g.retryAt > g.s.now() && !g.s.draining.Load()
+}
+
 const readBatch = 256
 
 // read is the reader of one group's cursor on one topic: it goes on while the group wants more, attaches the group when
@@ -311,9 +344,18 @@ func (s *Service) read(g *group, st *stream) {
 		joining := st.d.Mode() == delivery.Joining
 		g.mu.Unlock()
 
-		h := s.exchange.History(topic, g.name)
-		first := h.First()
+		first := s.exchange.History(topic, g.name).First()
+		visible := s.store.TopicVisible(topic) // before reading: what comes between the two must not be passed over
 		n := s.store.ReadTopic(topic, max(from, min(first, stop)), entries)
+		if n > 0 && !s.waitApplied(entries[n-1].Address) {
+			g.mu.Lock()
+			st.reading = false
+			g.mu.Unlock()
+			return
+		}
+		h := s.exchange.History(topic, g.name) // after that: it knows every binding below the messages
+		// A crash can leave a message both above the cursor and in the retry line: the line has it.
+		retries := s.store.RetryCount(g.name) > 0
 		ms = ms[:0]
 		next, passed := from, false
 		for i := range n {
@@ -323,13 +365,16 @@ func (s *Service) read(g *group, st *stream) {
 				break
 			}
 			next = e.Address + 1
+			if retries && s.store.Waits(g.name, e.Address) {
+				continue
+			}
 			if m := s.match(&batch, h, topic, e); m != nil {
 				ms = append(ms, m)
 			}
 		}
 		if n < len(entries) && !passed && stop != delivery.Never {
-			// Nothing more is visible below stop. It stays so when everything below stop is visible.
-			if s.store.TopicVisible(topic) >= stop {
+			// Nothing more is visible below stop. It stays so when everything below stop was visible.
+			if visible >= stop {
 				next, passed = stop, true
 			} else if n == 0 && !s.waitVisible(topic, stop) {
 				g.mu.Lock()
@@ -342,13 +387,17 @@ func (s *Service) read(g *group, st *stream) {
 		s.counters.catchUps.Add(uint64(len(ms)))
 
 		g.mu.Lock()
+		if f, e := st.d.ReadTo(); f != from || e != stop { // the last member went and one came, say: read from there
+			g.mu.Unlock()
+			continue
+		}
 		if g.d.Members() == 0 || st.changing { // it would be read again
 			st.reading = false
 			g.mu.Unlock()
 			return
 		}
 		st.d.Read(ms, next, s.now())
-		if head && st.d.CanAttach() && !s.draining.Load() {
+		if head && g.canAttachLocked(st) {
 			st.d.BeginAttach()
 			st.changing = true
 		} else if head {
@@ -363,6 +412,23 @@ func (s *Service) read(g *group, st *stream) {
 			s.attach(g, st)
 		} else if idle {
 			return
+		}
+	}
+}
+
+// waitApplied waits until everything up to address at has been dispatched; false when the service stops first.
+func (s *Service) waitApplied(at int64) bool {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		err := s.store.WaitApplied(ctx, at)
+		cancel()
+		if err == nil {
+			return true
+		}
+		select {
+		case <-s.quit:
+			return false
+		default:
 		}
 	}
 }
@@ -462,6 +528,9 @@ func (s *Service) loadRetries(g *group) {
 	var batch delivery.Batch
 	for {
 		g.mu.Lock()
+		if g.d.BeginLoad() {
+			g.rewindLocked()
+		}
 		after, rewinds := g.after, g.rewinds
 		g.mu.Unlock()
 		now := s.now()
@@ -485,6 +554,7 @@ func (s *Service) loadRetries(g *group) {
 		g.mu.Lock()
 		if g.d.Members() == 0 {
 			g.loading = false
+			g.d.EndLoad()
 			g.mu.Unlock()
 			return
 		}
@@ -499,6 +569,9 @@ func (s *Service) loadRetries(g *group) {
 		if next != delivery.Never || n < len(buf) || full {
 			g.loading = false
 			g.retryAt = min(g.retryAt, next)
+			if g.d.EndLoad() {
+				g.rewindLocked()
+			}
 			if full {
 				g.retryAt = 0
 			}

@@ -75,6 +75,7 @@ type Store interface {
 	Cursor(topic, group string) (pos state.GroupPosition, ok bool)
 	Retries(group string, after state.Retry, dst []state.Retry) int
 	RetryCount(group string) int
+	Waits(group string, address int64) bool
 	Topics() *meta.Topics
 	Groups() *meta.Groups
 }

@@ -40,6 +40,7 @@ type Service struct {
 	commit struct {
 		sync.Mutex
 		pending []state.Op // collected, and not written because the store refused it
+		last    int64      // address of the newest record
 	}
 
 	mu struct { // before any group.mu
@@ -49,22 +50,24 @@ type Service struct {
 		stopping bool
 	}
 
-	observer observer
-	flushNow chan struct{} // something to write
-	tickNow  chan struct{} // something will be due
-	quit     chan struct{}
-	done     sync.WaitGroup // the two loops
-	work     sync.WaitGroup // readers, attaches and detaches, retry loaders
+	observer  observer
+	tickEvery time.Duration // tickEvery, shorter in tests
+	flushNow  chan struct{} // something to write
+	tickNow   chan struct{} // something will be due
+	quit      chan struct{}
+	done      sync.WaitGroup // the two loops
+	work      sync.WaitGroup // readers, attaches and detaches, retry loaders
 }
 
 // New makes a service without starting anything.
 func New(o Options) *Service {
 	s := &Service{
-		o:        o.withDefaults(),
-		exchange: exchange.New(),
-		flushNow: make(chan struct{}, 1),
-		tickNow:  make(chan struct{}, 1),
-		quit:     make(chan struct{}),
+		o:         o.withDefaults(),
+		exchange:  exchange.New(),
+		tickEvery: tickEvery,
+		flushNow:  make(chan struct{}, 1),
+		tickNow:   make(chan struct{}, 1),
+		quit:      make(chan struct{}),
 	}
 	s.log = &limitedLog{log: s.o.Log, now: s.o.Now}
 	s.ledger = delivery.NewLedger(s.o.Delivery.Linger, func() { poke(s.flushNow) })

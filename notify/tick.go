@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"context"
 	"time"
 
 	"github.com/fusionmq/fusionmq/notify/delivery"
@@ -16,7 +17,7 @@ const keepGroup = time.Minute
 // nothing is posted and nothing is due.
 func (s *Service) tickLoop() {
 	defer s.done.Done()
-	t := time.NewTimer(tickEvery)
+	t := time.NewTimer(s.tickEvery)
 	defer t.Stop()
 	var swept int64
 	for {
@@ -26,12 +27,12 @@ func (s *Service) tickLoop() {
 		case <-t.C:
 		case <-s.tickNow:
 			// Wait one tick all the same: pokes come in crowds.
-			t.Reset(tickEvery)
+			t.Reset(s.tickEvery)
 			continue
 		}
 		now := s.now()
 		wake := int64(delivery.Never)
-		sweep := now-swept >= keepGroup.Milliseconds()
+		sweep := now-swept >= keepGroup.Milliseconds() && s.allApplied()
 		for _, g := range s.everyGroup() {
 			wake = min(wake, g.tick(now))
 			if sweep {
@@ -43,7 +44,7 @@ func (s *Service) tickLoop() {
 		}
 		d := keepGroup
 		if wake != delivery.Never {
-			d = min(d, max(time.Duration(wake-now)*time.Millisecond, tickEvery))
+			d = min(d, max(time.Duration(wake-now)*time.Millisecond, s.tickEvery))
 		}
 		t.Reset(d)
 	}
@@ -73,14 +74,22 @@ func (g *group) tick(now int64) (wake int64) {
 	return wake
 }
 
+// allApplied writes every outcome and tells whether the store has applied them, so that what it says of a group is what the
+// group itself knows.
+func (s *Service) allApplied() bool {
+	s.commit.Lock()
+	defer s.commit.Unlock()
+	ops, _ := s.ledger.Ops(s.commit.pending, s.now(), true)
+	if _, err := s.writeLocked(ops); err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	return s.store.WaitApplied(ctx, s.commit.last) == nil
+}
+
 // forget drops a group that has had no member for a while and nothing to remember.
 func (s *Service) forget(g *group, now int64) {
-	s.commit.Lock()
-	clean := len(s.commit.pending) == 0
-	s.commit.Unlock()
-	if !clean {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.mu.Lock()

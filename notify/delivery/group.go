@@ -66,17 +66,22 @@ type Group struct {
 	// retrying are the messages of the group's retry line that are known here: waiting for a machine, posted, or with an
 	// outcome that the store has not applied yet. The line shows them until then and must not be served from twice.
 	retrying map[int64]*retrying
-	retries  int // of retrying: those that wait for a machine
+	retries  int     // of retrying: those that wait for a machine
+	loading  bool    // somebody reads the line: what he has read may be older than what is known here
+	applied  []int64 // of retrying: what would have been forgotten meanwhile
 
 	touched []*Member // members that Pump has pushed to
 	outs    []outcome // for the ledger
 	moved   []*Stream // whose cursor has moved
+	cursors []cursorAt
 }
 
 // retrying is one message of the retry line that is in memory.
 type retrying struct {
-	slot *slot // posted; nil: waiting in a lane, or over
-	over bool  // it has its outcome
+	slot  *slot // posted; nil: waiting in a lane, or over
+	over  bool  // it has an outcome: it waits for its next attempt, or is done
+	taken bool  // done
+	ops   int   // operations on it that the store has not applied yet
 }
 
 // NewGroup makes a group without members.
@@ -313,15 +318,28 @@ func (g *Group) release(s *slot) {
 // done ends an item that was taken, fail one that has to wait for its next attempt.
 func (g *Group) done(it item, l *lane) {
 	g.end(it, l)
+	if it.source == fromRetry {
+		r := g.over(it.msg.Address)
+		r.taken = true
+		r.ops++
+	}
 	g.outs = append(g.outs, outcome{msg: it.msg, source: it.source, share: it.share})
 }
 
 func (g *Group) fail(it item, l *lane, now int64) {
 	g.counts.Failed++
-	g.end(it, l)
 	attempts := it.attempt + 1
-	g.outs = append(g.outs, outcome{msg: it.msg, source: it.source, share: it.share, failed: true,
-		attempt: attempts, due: now + Backoff(attempts).Milliseconds()})
+	g.end(it, l)
+	if it.source == fromCursor {
+		l.stream.failed(it.msg)
+	}
+	g.later(it, attempts, now+Backoff(attempts).Milliseconds())
+}
+
+// later makes a retry of an item.
+func (g *Group) later(it item, attempts int32, due int64) {
+	g.over(it.msg.Address).ops++
+	g.outs = append(g.outs, outcome{msg: it.msg, source: it.source, share: it.share, failed: true, attempt: attempts, due: due})
 }
 
 func (g *Group) end(it item, l *lane) {
@@ -331,58 +349,80 @@ func (g *Group) end(it item, l *lane) {
 	case fromCursor:
 		l.stream.taken(it.msg)
 	case fromRetry:
-		g.over(it.msg.Address)
 	}
 }
 
 // endLate honours an acknowledgement for a message that had failed: it leaves the retry line, wherever it is by now.
 func (g *Group) endLate(msg *Message) {
 	if r := g.retrying[msg.Address]; r != nil {
-		if r.over {
+		if r.taken {
 			return
 		}
 		if s := r.slot; s != nil { // another machine has it: its answer says nothing any more
 			g.times.remove(s)
 			g.unpost(s)
 			g.keepLate(s, s.posted)
-		} else {
+		} else if !r.over {
 			g.retries--
 		}
 	}
-	g.over(msg.Address)
+	r := g.over(msg.Address)
+	r.taken = true
+	r.ops++
 	g.outs = append(g.outs, outcome{msg: msg, source: fromRetry})
 }
 
-func (g *Group) over(address int64) {
-	if g.retrying == nil {
-		g.retrying = make(map[int64]*retrying)
+// Taken tells of messages of the retry line that are done, with the operation that says so on its way.
+func (g *Group) Taken(addresses []int64) {
+	for _, a := range addresses {
+		r := g.over(a)
+		r.taken = true
+		r.ops++
 	}
+}
+
+// known is what is known of a message of the retry line; made when it is missing.
+func (g *Group) known(address int64) *retrying {
 	r := g.retrying[address]
 	if r == nil {
+		if g.retrying == nil {
+			g.retrying = make(map[int64]*retrying)
+		}
 		r = &retrying{}
 		g.retrying[address] = r
 	}
+	return r
+}
+
+func (g *Group) over(address int64) *retrying {
+	r := g.known(address)
 	r.over, r.slot = true, nil
+	return r
 }
 
 // settle hands the collected outcomes to the ledger. It runs before the group's lock is given up, so that a detach never
 // overtakes an acknowledgement.
-func (g *Group) settle() {
-	if len(g.outs) > 0 {
-		g.ledger.settle(g.Name, g.outs)
-		clear(g.outs)
-		g.outs = g.outs[:0]
+func (g *Group) settle(now int64) {
+	for _, s := range g.moved {
+		s.pass(now)
 	}
 	for i, s := range g.moved {
-		s.report()
+		if at, news := s.report(); news {
+			g.cursors = append(g.cursors, cursorAt{s.Topic, at})
+		}
 		s.dirty = false
 		g.moved[i] = nil
 	}
 	g.moved = g.moved[:0]
+	if len(g.outs) > 0 || len(g.cursors) > 0 {
+		g.ledger.settle(g.Name, g.outs, g.cursors)
+		clear(g.outs)
+		g.outs, g.cursors = g.outs[:0], g.cursors[:0]
+	}
 }
 
 // Settle hands the outcomes so far to the ledger, as Pump does, and posts nothing.
-func (g *Group) Settle() { g.settle() }
+func (g *Group) Settle(now int64) { g.settle(now) }
 
 // Unanswered is how many deliveries wait for an answer in time.
 func (g *Group) Unanswered() int {
@@ -395,12 +435,41 @@ func (g *Group) Unanswered() int {
 	return n
 }
 
-// Applied tells that the store has applied the outcome of a retry: if the line still shows the message, it is to be
-// tried again.
+// Applied tells that the store has applied an operation on a message: when it was the last one that is known of, and the
+// line still shows the message, it is to be tried again.
 func (g *Group) Applied(address int64) {
-	if r := g.retrying[address]; r != nil && r.over {
-		delete(g.retrying, address)
+	if r := g.retrying[address]; r != nil {
+		r.ops = max(r.ops-1, 0)
+		if r.over && r.ops == 0 {
+			if g.loading {
+				g.applied = append(g.applied, address)
+			} else {
+				delete(g.retrying, address)
+			}
+		}
 	}
+}
+
+// BeginLoad and EndLoad bracket reading the retry line and handing what was found to Retry; in between, messages whose
+// outcome the store applies stay known, so that an older sight of the line does not bring them back. They report whether
+// the line is to be read again from its start, because such a message may have been passed over. BeginLoad may be called
+// again for each part of the line.
+func (g *Group) BeginLoad() (again bool) {
+	again = g.EndLoad()
+	g.loading = true
+	return again
+}
+
+func (g *Group) EndLoad() (again bool) {
+	g.loading = false
+	for _, address := range g.applied {
+		if r := g.retrying[address]; r != nil && r.over && r.ops == 0 {
+			again = again || !r.taken
+			delete(g.retrying, address)
+		}
+	}
+	g.applied = nil
+	return again
 }
 
 // RetriesWaiting is how many retries are loaded and wait for a machine.
@@ -415,10 +484,7 @@ func (g *Group) Retry(rs []Retry) {
 		if g.retrying[r.Address] != nil {
 			continue
 		}
-		if g.retrying == nil {
-			g.retrying = make(map[int64]*retrying)
-		}
-		g.retrying[r.Address] = &retrying{}
+		g.known(r.Address)
 		g.retries++
 		l := g.Stream(r.Topic).lane(r.Message.TagsCode)
 		l.retry.push(item{msg: r.Message, source: fromRetry, attempt: r.Attempt})
@@ -430,14 +496,13 @@ func (g *Group) Retry(rs []Retry) {
 func (g *Group) ForgetRetries() {
 	for _, s := range g.streams {
 		for _, l := range s.lanes {
-			for l.retry.len() > 0 {
-				g.forget(l.retry.pop())
-			}
-			for n := l.again.len(); n > 0; n-- {
-				if it := l.again.pop(); it.source != fromRetry {
-					l.again.push(it)
-				} else {
-					g.forget(it)
+			for _, q := range []*fifo[item]{&l.again, &l.retry, &l.first} {
+				for n := q.len(); n > 0; n-- {
+					if it := q.pop(); it.source != fromRetry {
+						q.push(it)
+					} else {
+						g.forget(it)
+					}
 				}
 			}
 		}
@@ -445,9 +510,15 @@ func (g *Group) ForgetRetries() {
 }
 
 func (g *Group) forget(it item) {
-	if r := g.retrying[it.msg.Address]; r != nil && !r.over && r.slot == nil {
+	r := g.retrying[it.msg.Address]
+	if r == nil || r.over || r.slot != nil {
+		return
+	}
+	g.retries--
+	if r.ops > 0 {
+		r.over = true // Applied forgets it
+	} else {
 		delete(g.retrying, it.msg.Address)
-		g.retries--
 	}
 }
 
@@ -482,7 +553,7 @@ func (g *Group) Pump(now int64) {
 		g.touched[i] = nil
 	}
 	g.touched = g.touched[:0]
-	g.settle()
+	g.settle(now)
 }
 
 // postOne posts the lane's next message; false when no member takes it.

@@ -100,8 +100,15 @@ func (l *Ledger) Open() int {
 	return l.mu.open
 }
 
-// settle takes outcomes of one group; its caller holds that group's lock.
-func (l *Ledger) settle(group string, outs []outcome) {
+// cursorAt is a cursor's new place.
+type cursorAt struct {
+	topic string
+	at    int64
+}
+
+// settle takes outcomes of one group, and where its cursors are now, as one: Ops gives both or none. Its caller holds the
+// group's lock.
+func (l *Ledger) settle(group string, outs []outcome, cursors []cursorAt) {
 	l.mu.Lock()
 	for i := range outs {
 		o := &outs[i]
@@ -121,6 +128,15 @@ func (l *Ledger) settle(group string, outs []outcome) {
 			l.closeLocked(o.msg, o.share, st)
 		}
 	}
+	for _, c := range cursors {
+		k := cursorKey{c.topic, group}
+		if i, ok := l.mu.at[k]; ok {
+			l.mu.cursors[i].First = c.at
+		} else {
+			l.mu.at[k] = len(l.mu.cursors)
+			l.mu.cursors = append(l.mu.cursors, state.Op{Kind: state.OpCursor, Topic: c.topic, Group: group, First: c.at})
+		}
+	}
 	l.wakeLocked()
 }
 
@@ -138,19 +154,6 @@ func (l *Ledger) Moved(m *Message, share int) { l.moved(m, int32(share)) }
 func (l *Ledger) Retire(topic, group string, address int64) {
 	l.mu.Lock()
 	l.mu.retires = append(l.mu.retires, state.Op{Kind: state.OpRetire, Topic: topic, Group: group, First: address})
-	l.wakeLocked()
-}
-
-// cursor notes a cursor's new place; its caller holds the group's lock.
-func (l *Ledger) cursor(topic, group string, at int64) {
-	l.mu.Lock()
-	k := cursorKey{topic, group}
-	if i, ok := l.mu.at[k]; ok {
-		l.mu.cursors[i].First = at
-	} else {
-		l.mu.at[k] = len(l.mu.cursors)
-		l.mu.cursors = append(l.mu.cursors, state.Op{Kind: state.OpCursor, Topic: topic, Group: group, First: at})
-	}
 	l.wakeLocked()
 }
 
@@ -359,8 +362,9 @@ func (l *Ledger) DetachOps(dst []state.Op, topic, group string, now int64) []sta
 }
 
 // Detached tells that the group's detach is in the log at address at. What the window owed the group below it has
-// become retries; acknowledgements that came while the record was being written are taken off those.
-func (l *Ledger) Detached(topic, group string, at int64) {
+// become retries; acknowledgements that came while the record was being written are taken off those, and the addresses
+// returned: the group is told with [Group.Taken], because the line shows them until that is applied.
+func (l *Ledger) Detached(topic, group string, at int64) (taken []int64) {
 	l.mu.Lock()
 	if w := l.mu.windows[topic]; w != nil {
 		for m := w.head; m != nil && m.Address < at; m = m.next {
@@ -374,8 +378,10 @@ func (l *Ledger) Detached(topic, group string, at int64) {
 			case acked:
 				l.mu.retires = append(l.mu.retires, state.Op{Kind: state.OpRetire, Topic: topic, Group: group, First: m.Address})
 				m.setState(i, settled)
+				taken = append(taken, m.Address)
 			}
 		}
 	}
 	l.wakeLocked()
+	return taken
 }

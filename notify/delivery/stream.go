@@ -49,6 +49,7 @@ type Stream struct {
 	reported int64 // what the ledger was told
 	skipFrom int64 // what was owed by the window while the cursor was still below: not read again
 	skipTo   int64
+	passTo   int64 // a message here has failed: the cursor must not stay below its retry
 	dirty    bool  // is in group.moved
 	stuck    int64 // since when the front of open keeps done ones from being written; 0: it does not
 }
@@ -222,10 +223,16 @@ func (s *Stream) Read(ms []*Message, next int64, now int64) {
 	s.advance(now)
 }
 
-// CanAttach tells whether nothing of an earlier attach is left for the cursor to step over.
+// CanAttach tells whether a group whose cursor has come to the head may be attached: its machines have taken almost all
+// that the cursor found and of the retries that are due, so they keep up, and nothing of an earlier attach is left for
+// the cursor to step over. Otherwise a slow group would be attached, overflow, and be attached again, with a retry for
+// every message.
 func (s *Stream) CanAttach() bool {
-	return s.mode == Detached && (s.skipFrom >= s.skipTo || s.position >= s.skipTo)
+	return s.mode == Detached && s.unread <= nearHead && s.group.retries <= nearHead && (s.skipFrom >= s.skipTo || s.position >= s.skipTo)
 }
+
+// nearHead is how many cursor messages, and how many retries, may still wait for a machine when a group is attached.
+const nearHead = 64
 
 // BeginAttach and EndAttach bracket the writing of the attach record. at is its address, or -1 when it was not written.
 func (s *Stream) BeginAttach() { s.mode = Attaching }
@@ -291,10 +298,7 @@ func (s *Stream) EndDetach(at int64, was Mode, now int64) {
 	g.eachPosted(func(sl *slot) {
 		if sl.source == fromWindow && sl.lane.stream == s {
 			sl.source = fromRetry
-			if g.retrying == nil {
-				g.retrying = make(map[int64]*retrying)
-			}
-			g.retrying[sl.msg.Address] = &retrying{slot: sl}
+			g.known(sl.msg.Address).slot = sl
 		}
 	})
 	s.owed = 0
@@ -312,8 +316,8 @@ func (s *Stream) EndDetach(at int64, was Mode, now int64) {
 
 // Abandon is called when the last member has gone: what the cursor found and nobody took is read again later. Where
 // later messages are done and earlier ones are not, the earlier ones become retries, no attempt counted, so that what
-// was acknowledged is not delivered again.
-func (s *Stream) Abandon(now int64) {
+// was acknowledged is not delivered again. It returns how many that it had found are left.
+func (s *Stream) Abandon(now int64) (left int) {
 	g := s.group
 	waiting := make(map[*Message]item)
 	for _, l := range s.lanes {
@@ -336,20 +340,20 @@ func (s *Stream) Abandon(now int64) {
 	}
 	for i := 0; i <= last; i++ {
 		if m := *s.open.at(i); !m.done {
-			it := waiting[m]
-			g.outs = append(g.outs, outcome{msg: m, source: fromCursor, failed: true, attempt: it.attempt, due: now})
+			g.later(item{msg: m, source: fromCursor}, waiting[m].attempt, now)
 			m.done = true
 			s.behind++
 		}
 	}
 	s.shift()
-	if s.open.len() > 0 {
+	if left = s.open.len(); left > 0 {
 		s.position = (*s.open.at(0)).Address
 		s.open.clear()
 		s.readTo = s.position
 		s.jump()
 	}
 	s.unread, s.behind, s.stuck = 0, 0, 0
+	return left
 }
 
 // Owed is how many window messages wait or are posted, Position what the cursor has passed.
@@ -376,7 +380,14 @@ func (s *Stream) shift() {
 	if s.open.len() == 0 {
 		s.position = max(s.position, s.readTo)
 	}
-	if s.position > was && !s.dirty {
+	if s.position > was {
+		s.mark()
+	}
+}
+
+// mark has the ledger told of the cursor's place at the next settle.
+func (s *Stream) mark() {
+	if !s.dirty {
 		s.dirty = true
 		s.group.moved = append(s.group.moved, s)
 	}
@@ -396,37 +407,71 @@ func (s *Stream) advance(now int64) {
 	if now-s.stuck < s.group.cfg.Linger.Milliseconds() {
 		return
 	}
-	// Everything not done below the last done one. Posted ones go on as retries; waiting ones are few and stay.
+	s.convert(s.behind, Never, now)
+}
+
+// convert moves the cursor on, over as many done messages, or below an address: everything not done on the way goes on as
+// a retry, posted or waiting, no attempt counted.
+func (s *Stream) convert(done int, below int64, now int64) {
 	g := s.group
-	convert := make(map[*Message]*slot)
+	slots, items := make(map[*Message]*slot), make(map[*Message]*item)
 	g.eachPosted(func(sl *slot) {
 		if sl.source == fromCursor && sl.lane.stream == s {
-			convert[sl.msg] = sl
+			slots[sl.msg] = sl
 		}
 	})
-	for seen := s.behind; seen > 0 && s.open.len() > 0; {
+	for _, l := range s.lanes {
+		for _, q := range []*fifo[item]{&l.again, &l.first} {
+			for i := range q.len() {
+				if it := q.at(i); it.source == fromCursor {
+					items[it.msg] = it
+				}
+			}
+		}
+	}
+	for done > 0 && s.open.len() > 0 && (*s.open.at(0)).Address < below {
 		m := *s.open.at(0)
-		if !m.done {
-			sl := convert[m]
-			if sl == nil {
-				break
+		if m.done {
+			done--
+		} else {
+			r := g.known(m.Address)
+			r.slot = slots[m]
+			it := items[m]
+			if r.slot != nil {
+				it = &r.slot.item
+			} else {
+				g.retries++
+				if !it.second { // those of again were counted when they were posted first
+					s.unread--
+				}
 			}
-			sl.source = fromRetry
-			if g.retrying == nil {
-				g.retrying = make(map[int64]*retrying)
-			}
-			g.retrying[m.Address] = &retrying{slot: sl}
-			g.outs = append(g.outs, outcome{msg: m, source: fromCursor, failed: true, attempt: sl.attempt, due: now})
+			it.source = fromRetry
+			r.ops++
+			g.outs = append(g.outs, outcome{msg: m, source: fromCursor, failed: true, attempt: it.attempt, due: now})
 			m.done = true
 			s.behind++
-			seen++
 		}
-		seen--
 		s.position = s.open.pop().Address + 1
 		s.behind--
 	}
 	s.stuck = 0
+	s.mark()
 	s.shift()
+}
+
+// failed is called for a cursor message that has become a retry. The cursor passes it in the same record: were it to
+// stay below, a crash would leave the message with both, and it would come again after its retry was taken.
+func (s *Stream) failed(m *Message) {
+	s.passTo = max(s.passTo, m.Address+1)
+	s.mark()
+}
+
+// pass does what failed has asked for.
+func (s *Stream) pass(now int64) {
+	if s.position < s.passTo && s.open.len() > 0 {
+		s.convert(s.open.len(), s.passTo, now)
+	}
+	s.passTo = 0
 }
 
 func (s *Stream) deadline() int64 {
@@ -436,20 +481,20 @@ func (s *Stream) deadline() int64 {
 	return s.stuck + s.group.cfg.Linger.Milliseconds()
 }
 
-// report tells the ledger where the cursor is.
-func (s *Stream) report() {
+// report is where the cursor is, when the ledger does not know.
+func (s *Stream) report() (at int64, news bool) {
 	if s.position <= s.reported {
-		return
+		return 0, false
 	}
-	p := s.position
+	at = s.position
 	if s.mode == Attached || s.mode == Joining {
-		p = min(p, s.attach) // the store's cursor stands at the attach record while the group is attached
-		if p <= s.reported {
-			return
+		at = min(at, s.attach) // the store's cursor stands at the attach record while the group is attached
+		if at <= s.reported {
+			return 0, false
 		}
 	}
-	s.reported = p
-	s.group.ledger.cursor(s.Topic, s.group.Name, p)
+	s.reported = at
+	return at, true
 }
 
 // eachPosted calls fn for every posted slot.
