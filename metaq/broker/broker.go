@@ -179,10 +179,9 @@ func (b *Broker) keepHouse() {
 	scan := time.NewTicker(b.cfg.ScanInterval)
 	register := time.NewTicker(b.cfg.RegisterInterval)
 	rates := time.NewTicker(sampleEvery)
-	groups := time.NewTicker(pushRefresh)
 	notice := time.NewTimer(time.Hour)
 	defer func() {
-		for _, t := range []*time.Ticker{scan, register, rates, groups} {
+		for _, t := range []*time.Ticker{scan, register, rates} {
 			t.Stop()
 		}
 		notice.Stop()
@@ -193,12 +192,11 @@ func (b *Broker) keepHouse() {
 			return
 		case now := <-scan.C:
 			b.expire(now)
+			b.push.refresh()
 		case <-register.C:
 			b.registerAll()
 		case now := <-rates.C:
 			b.rates.add(b.sample(now))
-		case <-groups.C:
-			b.push.refresh()
 		case <-b.notices.kick:
 		case <-notice.C:
 		}

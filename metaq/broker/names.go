@@ -99,8 +99,7 @@ func (b *Broker) createInitialTopics() error {
 // autoCreateTopic makes a topic that a client sends to, in the image of the template it names, and returns nil when it
 // may not. The queue count is the smaller one of what the client wants and what the template has.
 func (b *Broker) autoCreateTopic(name, template string, queues int32) (*meta.Topic, error) {
-	retry := strings.HasPrefix(name, meta.RetryPrefix)
-	if b.cfg.NoAutoCreateTopics && !retry {
+	if b.cfg.NoAutoCreateTopics {
 		return nil, nil
 	}
 	b.creating.Lock()
@@ -108,17 +107,15 @@ func (b *Broker) autoCreateTopic(name, template string, queues int32) (*meta.Top
 	if t := b.store.Topics().Get(name); t != nil {
 		return t, nil
 	}
-	c := meta.DefaultTopic(strings.Clone(name))
-	if t := b.store.Topics().Get(template); t != nil && t.Perm&meta.PermInherit != 0 && !b.cfg.NoAutoCreateTopics {
-		c.ReadQueues = max(1, min(queues, t.WriteQueues))
-		c.Perm = t.Perm &^ meta.PermInherit
-		c.FilterType = t.FilterType
-	} else if retry {
-		c.ReadQueues = 1
-	} else {
+	t := b.store.Topics().Get(template)
+	if t == nil || t.Perm&meta.PermInherit == 0 {
 		return nil, nil
 	}
+	c := meta.DefaultTopic(strings.Clone(name))
+	c.ReadQueues = max(1, min(queues, t.WriteQueues))
 	c.WriteQueues = c.ReadQueues
+	c.Perm = t.Perm &^ meta.PermInherit
+	c.FilterType = t.FilterType
 	return b.putNewTopicLocked(c)
 }
 

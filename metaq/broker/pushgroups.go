@@ -2,21 +2,18 @@ package broker
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/fusionmq/fusionmq/store"
 )
 
 // pushGroups are the names that belong to the push front end. Push and pull groups share one namespace, and the store
-// knows the former by their bindings. The set is read for every pull, so it is a snapshot that the broker's housekeeping
-// renews; the moment where it has to be exact, the creation of a group, renews it itself.
+// knows the former by their bindings. Where it has to be exact, at the creation of a pull group, the set is renewed; after
+// that the push front end refuses the name. For groups that are there already it is a snapshot that the broker's
+// housekeeping renews, since it is read for every pull.
 type pushGroups struct {
 	bindings func() []store.GroupBinding
 	names    atomic.Pointer[map[string]struct{}]
 }
-
-// pushRefresh is how old the snapshot may be.
-const pushRefresh = time.Second
 
 func newPushGroups(bindings func() []store.GroupBinding) *pushGroups {
 	p := &pushGroups{bindings: bindings}

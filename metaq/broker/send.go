@@ -84,11 +84,16 @@ func (b *Broker) sendTopic(s *remoting.SendHeader) (*meta.Topic, error) {
 		if err := checkSendTopic(s.Topic); err != nil {
 			return nil, err
 		}
-		if _, _, err := b.retryGroup(s.Topic); err != nil {
+		g, retry, err := b.retryGroup(s.Topic)
+		if err != nil {
 			return nil, err
 		}
-		var err error
-		if topic, err = b.autoCreateTopic(s.Topic, s.DefaultTopic, s.DefaultTopicQueueNums); err != nil {
+		if retry {
+			if err := b.retryTopic(g); err != nil {
+				return nil, err
+			}
+			topic = b.store.Topics().Get(s.Topic)
+		} else if topic, err = b.autoCreateTopic(s.Topic, s.DefaultTopic, s.DefaultTopicQueueNums); err != nil {
 			return nil, err
 		}
 		if topic == nil {

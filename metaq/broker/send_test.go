@@ -167,6 +167,26 @@ func TestSendRefusals(t *testing.T) {
 	}
 }
 
+// A retry topic is made in the image of its group and not of a template, also where topics are not auto-created.
+func TestRetryTopicOfASend(t *testing.T) {
+	e := start(t, func(c *Config, _ *store.Options) { c.NoAutoCreateTopics = true })
+	c := e.dial()
+	c.ok(remoting.ReqUpdateAndCreateSubscriptionGroup, []byte(`{"groupName":"G","retryQueueNums":3}`))
+	c.ok(remoting.ReqUpdateAndCreateSubscriptionGroup, []byte(`{"groupName":"None","retryQueueNums":0}`))
+	for group, queues := range map[string]int32{"G": 3, "ByUse": 1} {
+		c.sent(message{topic: "%RETRY%" + group, body: "x", extra: []string{"reconsumeTimes", "2"}})
+		if got := e.store.Topics().Get("%RETRY%" + group); got == nil || got.WriteQueues != queues {
+			t.Errorf("%s: %+v, want %d queues", group, got, queues)
+		}
+		if m := records(t, c.pull(pullReq{group: group, topic: "%RETRY%" + group, sub: "*"}).body); len(m) != 1 || m[0].ReconsumeTimes() != 2 {
+			t.Errorf("%s: %d messages", group, len(m))
+		}
+	}
+	if r := c.send(message{topic: "%RETRY%None", body: "x"}); r.Code != 17 {
+		t.Errorf("a group that wants no retry topic: %v", r)
+	}
+}
+
 func TestBrokerPicksTheQueue(t *testing.T) {
 	e := start(t)
 	e.topic("T", 4)

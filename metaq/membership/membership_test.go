@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
 )
@@ -68,6 +69,18 @@ func TestMembersJoinLeaveAndGo(t *testing.T) {
 	}
 	if c, g, p := r.Counts(); c+g+p != 0 {
 		t.Errorf("left behind: %d connections, %d consumer and %d producer groups", c, g, p)
+	}
+}
+
+func TestLeaveKeepsNothingOfTheRequest(t *testing.T) {
+	r := New()
+	r.Beat(at(0), Peer{Conn: 1}, beat("a", "Group", tag("T", "*", 1)))
+	r.Beat(at(0), Peer{Conn: 2}, beat("b", "Group", tag("T", "*", 1)))
+	frame := []byte("Group")
+	got := r.Leave(2, "", unsafe.String(&frame[0], len(frame)))
+	copy(frame, "#####")
+	if !slices.Equal(got, []string{"Group"}) {
+		t.Errorf("rebalance %q, want Group", got)
 	}
 }
 

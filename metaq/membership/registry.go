@@ -182,7 +182,7 @@ func compile(s remoting.SubscriptionData) *Sub {
 }
 
 // Leave takes a connection out of the named groups; empty names are skipped. It returns the groups whose remaining
-// members have to rebalance.
+// members have to rebalance. It keeps nothing of the names.
 func (r *Registry) Leave(conn ConnID, producer, consumer string) (rebalance []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,8 +193,11 @@ func (r *Registry) Leave(conn ConnID, producer, consumer string) (rebalance []st
 	if _, ok := c.producers[producer]; ok {
 		r.leaveProducerLocked(c, conn, producer)
 	}
-	if _, ok := c.consumers[consumer]; ok && r.leaveConsumerLocked(c, conn, consumer) {
-		rebalance = append(rebalance, consumer)
+	if _, ok := c.consumers[consumer]; ok {
+		name := r.mu.consumers[consumer].now.Load().Name // the caller's text may be memory that is used again
+		if r.leaveConsumerLocked(c, conn, consumer) {
+			rebalance = append(rebalance, name)
+		}
 	}
 	r.forgetLocked(conn, c)
 	return rebalance
