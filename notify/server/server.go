@@ -138,12 +138,19 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.work.Wait()
 		close(ended)
 	}()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		err = errors.Join(err, ctx.Err())
+	// A Shutdown that comes before Serve's goroutine has begun to serve does nothing, and the loop would serve for ever.
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case <-ended:
+			return err
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-again.C:
+			err = errors.Join(err, s.loop.Shutdown(ctx))
+		}
 	}
-	return err
 }
 
 func (s *Server) every() []*conn {
