@@ -41,34 +41,72 @@ func DefaultGroup(name string) Group {
 	}
 }
 
-type groupFields Group // without methods, so that encoding/json does not call them again
+// groupFields are the known fields in the order in which they are written. The retry policy is an extra field that is
+// always there.
+type groupFields struct {
+	Attributes               map[string]string `json:"attributes"`
+	BrokerID                 int64             `json:"brokerId"`
+	ConsumeBroadcastEnable   bool              `json:"consumeBroadcastEnable"`
+	ConsumeEnable            bool              `json:"consumeEnable"`
+	ConsumeFromMinEnable     bool              `json:"consumeFromMinEnable"`
+	ConsumeMessageOrderly    bool              `json:"consumeMessageOrderly"`
+	ConsumeTimeoutMinutes    int32             `json:"consumeTimeoutMinute"`
+	Name                     string            `json:"groupName"`
+	RetryPolicy              json.RawMessage   `json:"groupRetryPolicy"`
+	SysFlag                  int32             `json:"groupSysFlag"`
+	NotifyConsumerIDsChanged bool              `json:"notifyConsumerIdsChangedEnable"`
+	RetryMaxTimes            int32             `json:"retryMaxTimes"`
+	RetryQueues              int32             `json:"retryQueueNums"`
+	WhichBrokerWhenSlow      int64             `json:"whichBrokerWhenConsumeSlowly"`
+}
+
+const retryPolicy = "groupRetryPolicy"
+
+var defaultRetryPolicy = json.RawMessage(`{"type":"CUSTOMIZED"}`)
+
+func (g *Group) fields() groupFields {
+	f := groupFields{g.Attributes, g.BrokerID, g.ConsumeBroadcastEnable, g.ConsumeEnable, g.ConsumeFromMinEnable, g.ConsumeMessageOrderly,
+		g.ConsumeTimeoutMinutes, g.Name, g.Extra[retryPolicy], g.SysFlag, g.NotifyConsumerIDsChanged, g.RetryMaxTimes, g.RetryQueues, g.WhichBrokerWhenSlow}
+	if f.Attributes == nil {
+		f.Attributes = map[string]string{}
+	}
+	if f.RetryPolicy == nil {
+		f.RetryPolicy = defaultRetryPolicy
+	}
+	return f
+}
 
 // MarshalJSON writes the known fields and Extra, ordered by name. A group without a retry policy gets RocketMQ's default
 // one, which its Java classes write as well.
 func (g Group) MarshalJSON() ([]byte, error) {
-	if g.Attributes == nil {
-		g.Attributes = map[string]string{}
-	}
 	extra := g.Extra
-	if _, ok := extra["groupRetryPolicy"]; !ok {
-		if extra = maps.Clone(extra); extra == nil {
-			extra = map[string]json.RawMessage{}
-		}
-		extra["groupRetryPolicy"] = json.RawMessage(`{"type":"CUSTOMIZED"}`)
+	if _, ok := extra[retryPolicy]; ok && len(extra) == 1 {
+		extra = nil // it is among the fields
 	}
-	return marshalWith(groupFields(g), extra)
+	return marshalWith(g.fields(), extra)
 }
 
 // UnmarshalJSON sets the fields that are there and leaves the others as they are; what it does not know goes to Extra.
 func (g *Group) UnmarshalJSON(b []byte) error {
-	extra, err := unmarshalWith(b, (*groupFields)(g), groupNames)
-	if err == nil {
-		g.Extra = extra
+	f := g.fields()
+	f.Attributes = nil // decoding into a map would change that of whoever shares it
+	extra, err := unmarshalWith(b, &f, groupNames)
+	if err != nil {
+		return err
 	}
-	return err
+	if f.Attributes == nil {
+		f.Attributes = g.Attributes
+	}
+	*g = Group{f.Name, f.ConsumeEnable, f.ConsumeFromMinEnable, f.ConsumeBroadcastEnable, f.ConsumeMessageOrderly, f.RetryQueues, f.RetryMaxTimes,
+		f.BrokerID, f.WhichBrokerWhenSlow, f.NotifyConsumerIDsChanged, f.SysFlag, f.ConsumeTimeoutMinutes, f.Attributes, extra}
+	return nil
 }
 
-var groupNames = fieldNames(groupFields{})
+var groupNames = func() map[string]bool {
+	names := fieldNames(groupFields{})
+	delete(names, retryPolicy)
+	return names
+}()
 
 func (g *Group) check() error {
 	if err := CheckGroup(g.Name); err != nil {

@@ -1,7 +1,6 @@
 package meta
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -158,29 +157,27 @@ func (o *Offsets) Persist() error {
 }
 
 func encodeOffsets(all []Offset, version DataVersion, other document) ([]byte, error) {
-	var rows bytes.Buffer
-	rows.WriteByte('{')
-	var num []byte
+	rows := []byte{'{'}
 	for i := 0; i < len(all); {
 		first := all[i]
 		if i > 0 {
-			rows.WriteByte(',')
+			rows = append(rows, ',')
 		}
-		if err := writeEntry(&rows, first.Topic+"@"+first.Group, nil); err != nil {
+		var err error
+		if rows, err = appendEntry(rows, first.Topic+"@"+first.Group, nil); err != nil {
 			return nil, err
 		}
 		sep := byte('{')
 		for ; i < len(all) && all[i].Topic == first.Topic && all[i].Group == first.Group; i++ {
-			num = append(num[:0], sep, '"')
-			num = strconv.AppendInt(num, int64(all[i].Queue), 10)
-			num = append(num, '"', ':')
-			rows.Write(strconv.AppendInt(num, all[i].Offset, 10))
+			rows = append(rows, sep, '"')
+			rows = strconv.AppendInt(rows, int64(all[i].Queue), 10)
+			rows = append(rows, '"', ':')
+			rows = strconv.AppendInt(rows, all[i].Offset, 10)
 			sep = ','
 		}
-		rows.WriteByte('}')
+		rows = append(rows, '}')
 	}
-	rows.WriteString("\n}")
-	return encodeDocument(version, other, "offsetTable", rows.Bytes())
+	return encodeDocument(version, other, "offsetTable", append(rows, "\n}"...))
 }
 
 func (o *Offsets) load() error {

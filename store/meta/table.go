@@ -35,6 +35,7 @@ type snapshot[T any] struct {
 	version DataVersion
 	other   document // top-level fields that we do not know
 	byName  map[string]row[T]
+	names   []string // of byName, sorted
 }
 
 // row is a value and its JSON. A file of ten thousand topics is rewritten for each change; their text is not made again.
@@ -57,7 +58,7 @@ func (t *table[T]) getBytes(name []byte) *T { return t.snap.Load().byName[string
 func (t *table[T]) all() ([]*T, DataVersion) {
 	s := t.snap.Load()
 	vs := make([]*T, 0, len(s.byName))
-	for _, name := range slices.Sorted(maps.Keys(s.byName)) {
+	for _, name := range s.names {
 		vs = append(vs, s.byName[name].v)
 	}
 	return vs, s.version
@@ -109,13 +110,16 @@ func (t *table[T]) write(b *batch[T]) error {
 	if old.contains(b.rows) {
 		return nil
 	}
-	s := &snapshot[T]{version: old.version, other: old.other, byName: maps.Clone(old.byName)}
+	s := &snapshot[T]{version: old.version, other: old.other, byName: maps.Clone(old.byName), names: old.names}
 	var changed []*T
 	for _, name := range slices.Sorted(maps.Keys(b.rows)) {
 		if r := b.rows[name]; !bytes.Equal(r.json, old.byName[name].json) {
 			s.byName[name] = r
 			changed = append(changed, r.v)
 		}
+	}
+	if len(s.byName) > len(s.names) {
+		s.names = slices.Sorted(maps.Keys(s.byName))
 	}
 	s.version.Counter++
 	s.version.Timestamp = t.file.now().UnixMilli()
@@ -188,6 +192,7 @@ func (t *table[T]) load(decode func(name string, b []byte) (*T, error)) error {
 			fresh.byName[name] = row[T]{v, text}
 		}
 		fresh.other = doc
+		fresh.names = slices.Sorted(maps.Keys(fresh.byName))
 		s = fresh
 		return nil
 	})
@@ -209,18 +214,21 @@ func (d document) take(key string, v any) error {
 }
 
 func (s *snapshot[T]) encode(key string) ([]byte, error) {
-	var rows bytes.Buffer
-	rows.WriteByte('{')
-	for i, name := range slices.Sorted(maps.Keys(s.byName)) {
+	size := 0
+	for name, r := range s.byName {
+		size += len(name) + len(r.json) + len("\n\"\":,")
+	}
+	rows := append(make([]byte, 0, size+len("{\n}")), '{')
+	for i, name := range s.names {
 		if i > 0 {
-			rows.WriteByte(',')
+			rows = append(rows, ',')
 		}
-		if err := writeEntry(&rows, name, s.byName[name].json); err != nil {
+		var err error
+		if rows, err = appendEntry(rows, name, s.byName[name].json); err != nil {
 			return nil, err
 		}
 	}
-	rows.WriteString("\n}")
-	return encodeDocument(s.version, s.other, key, rows.Bytes())
+	return encodeDocument(s.version, s.other, key, append(rows, "\n}"...))
 }
 
 // encodeDocument writes the fields of a file in alphabetical order, one a line.
@@ -230,31 +238,25 @@ func encodeDocument(version DataVersion, other document, key string, table []byt
 		return nil, err
 	}
 	doc := document{"dataVersion": v, key: table}
+	size := len(table) + 200
 	for k, b := range other {
 		doc[k] = b
+		size += len(k) + len(b) + len("\n\"\":,")
 	}
-	var out bytes.Buffer
-	out.WriteByte('{')
+	out := append(make([]byte, 0, size), '{')
 	for i, k := range slices.Sorted(maps.Keys(doc)) {
 		if i > 0 {
-			out.WriteByte(',')
+			out = append(out, ',')
 		}
-		if err := writeEntry(&out, k, doc[k]); err != nil {
+		if out, err = appendEntry(out, k, doc[k]); err != nil {
 			return nil, err
 		}
 	}
-	out.WriteString("\n}\n")
-	return out.Bytes(), nil
+	return append(out, "\n}\n"...), nil
 }
 
-func writeEntry(w *bytes.Buffer, key string, value []byte) error {
-	k, err := marshal(key)
-	if err != nil {
-		return err
-	}
-	w.WriteByte('\n')
-	w.Write(k)
-	w.WriteByte(':')
-	w.Write(value)
-	return nil
+// appendEntry appends a line with a key and its value, which may follow later.
+func appendEntry(b []byte, key string, value []byte) ([]byte, error) {
+	b, err := appendString(append(b, '\n'), key)
+	return append(append(b, ':'), value...), err
 }

@@ -244,6 +244,18 @@ func TestJSONKeepsUnknownFieldsAndDefaults(t *testing.T) {
 	}
 }
 
+func TestDecodingDoesNotTouchSharedAttributes(t *testing.T) {
+	c := DefaultTopic("T")
+	c.Attributes = map[string]string{"a": "1"}
+	d := c
+	if err := json.Unmarshal([]byte(`{"attributes":{"b":"2"}}`), &d); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"a": "1"}, c.Attributes) + cmp.Diff(map[string]string{"b": "2"}, d.Attributes); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestOffsets(t *testing.T) {
 	fsys := vfs.NewMem()
 	x := open(t, fsys)
@@ -331,5 +343,47 @@ func TestQuoteKeys(t *testing.T) {
 		if got := string(quoteKeys([]byte(give))); got != want {
 			t.Errorf("quoteKeys(%s) = %s, want %s", give, got, want)
 		}
+	}
+}
+
+// BenchmarkOpen is what a start spends on the tables.
+func BenchmarkOpen(b *testing.B) {
+	fsys := vfs.NewMem()
+	x := open(b, fsys)
+	cs := make([]Topic, 10000)
+	for i := range cs {
+		cs[i] = DefaultTopic(fmt.Sprintf("Topic-%05d", i))
+	}
+	if err := x.topics.PutAll(cs); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("topics=10000", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			open(b, fsys)
+		}
+	})
+}
+
+// BenchmarkPut is one more topic, with a file system that costs nothing: the work is to write all the others again.
+func BenchmarkPut(b *testing.B) {
+	for _, topics := range []int{1, 10000} {
+		b.Run(fmt.Sprintf("topics=%d", topics), func(b *testing.B) {
+			x := open(b, vfs.NewMem())
+			cs := make([]Topic, topics)
+			for i := range cs {
+				cs[i] = DefaultTopic(fmt.Sprintf("Topic-%05d", i))
+			}
+			if err := x.topics.PutAll(cs); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				cs[0].Perm = int32(i % 8)
+				if err := x.topics.Put(cs[0]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -86,23 +86,40 @@ func (t *Topic) Durability(def Durability) Durability {
 	return def
 }
 
-type topicFields Topic // without methods, so that encoding/json does not call them again
+// topicFields are the known fields in the order in which they are written.
+type topicFields struct {
+	Attributes  map[string]string `json:"attributes"`
+	Order       bool              `json:"order"`
+	Perm        int32             `json:"perm"`
+	ReadQueues  int32             `json:"readQueueNums"`
+	FilterType  string            `json:"topicFilterType"`
+	Name        string            `json:"topicName"`
+	SysFlag     int32             `json:"topicSysFlag"`
+	WriteQueues int32             `json:"writeQueueNums"`
+}
 
 // MarshalJSON writes the known fields and Extra, ordered by name.
 func (t Topic) MarshalJSON() ([]byte, error) {
-	if t.Attributes == nil {
-		t.Attributes = map[string]string{}
+	f := topicFields{t.Attributes, t.Order, t.Perm, t.ReadQueues, t.FilterType, t.Name, t.SysFlag, t.WriteQueues}
+	if f.Attributes == nil {
+		f.Attributes = map[string]string{}
 	}
-	return marshalWith(topicFields(t), t.Extra)
+	return marshalWith(f, t.Extra)
 }
 
 // UnmarshalJSON sets the fields that are there and leaves the others as they are; what it does not know goes to Extra.
 func (t *Topic) UnmarshalJSON(b []byte) error {
-	extra, err := unmarshalWith(b, (*topicFields)(t), topicNames)
-	if err == nil {
-		t.Extra = extra
+	// Without its attributes, since decoding into a map would change that of whoever shares it.
+	f := topicFields{nil, t.Order, t.Perm, t.ReadQueues, t.FilterType, t.Name, t.SysFlag, t.WriteQueues}
+	extra, err := unmarshalWith(b, &f, topicNames)
+	if err != nil {
+		return err
 	}
-	return err
+	if f.Attributes == nil {
+		f.Attributes = t.Attributes
+	}
+	*t = Topic{f.Name, f.ReadQueues, f.WriteQueues, f.Perm, f.FilterType, f.SysFlag, f.Order, f.Attributes, extra}
+	return nil
 }
 
 var topicNames = fieldNames(topicFields{})

@@ -37,9 +37,9 @@
 //	52  4  checksum of everything behind the entries
 //	56  4  0
 //	60  4  checksum of bytes 0..59
-//	entries, 36 bytes each, by topic name, queue, queue offset
-//	 0  8  address        8  8  position      16  4  size
-//	20  8  tags code     28  8  publish time
+//	entries, 32 bytes each, by topic name, queue, queue offset
+//	 0  8  address        8  8  position      16  8  publish time
+//	24  4  size          28  4  tags code, sign-extended when it is read
 //	page sums, 4 bytes for each page of 128 entries: checksum of the page
 //	queues, 40 bytes each, by topic name and queue; every queue that had an entry below end, also without one in the span
 //	 0  4  queue id       4  4  entries in the span

@@ -8,7 +8,7 @@ type Entry struct {
 	Address  int64 // what clients see as PHYSICALOFFSET; grows along a queue
 	Position int64 // where the record with the body starts in the log; equals Address unless the view was published or relocated
 	Size     int32 // bytes of that record
-	TagsCode int64 // Java String.hashCode of the TAGS value, sign-extended; 0 without a tag
+	TagsCode int64 // Java String.hashCode of the TAGS value, sign-extended from 32 bits; 0 without a tag
 	Time     int64 // publish time, milliseconds since 1970
 }
 
@@ -19,25 +19,39 @@ type TopicEntry struct {
 	QueueOffset int64
 }
 
-const entryBytes = 36
-
-func appendEntry(b []byte, e *Entry) []byte {
-	le := binary.LittleEndian
-	b = le.AppendUint64(b, uint64(e.Address))
-	b = le.AppendUint64(b, uint64(e.Position))
-	b = le.AppendUint32(b, uint32(e.Size))
-	b = le.AppendUint64(b, uint64(e.TagsCode))
-	return le.AppendUint64(b, uint64(e.Time))
+// slotEntry is an Entry in memory: two in a cache line. Tags codes are 32 bits wide before they are sign-extended.
+type slotEntry struct {
+	address, position, time int64
+	size, tags              int32
 }
 
-func decodeEntry(b []byte) Entry {
+func (e *Entry) slot() slotEntry {
+	return slotEntry{address: e.Address, position: e.Position, time: e.Time, size: e.Size, tags: int32(e.TagsCode)}
+}
+
+func (s *slotEntry) entry() Entry {
+	return Entry{Address: s.address, Position: s.position, Size: s.size, TagsCode: int64(s.tags), Time: s.time}
+}
+
+const entryBytes = 32
+
+func (s *slotEntry) append(b []byte) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint64(b, uint64(s.address))
+	b = le.AppendUint64(b, uint64(s.position))
+	b = le.AppendUint64(b, uint64(s.time))
+	b = le.AppendUint32(b, uint32(s.size))
+	return le.AppendUint32(b, uint32(s.tags))
+}
+
+func decodeSlot(b []byte) slotEntry {
 	le := binary.LittleEndian
 	_ = b[entryBytes-1]
-	return Entry{
-		Address:  int64(le.Uint64(b)),
-		Position: int64(le.Uint64(b[8:])),
-		Size:     int32(le.Uint32(b[16:])),
-		TagsCode: int64(le.Uint64(b[20:])),
-		Time:     int64(le.Uint64(b[28:])),
+	return slotEntry{
+		address:  int64(le.Uint64(b)),
+		position: int64(le.Uint64(b[8:])),
+		time:     int64(le.Uint64(b[16:])),
+		size:     int32(le.Uint32(b[24:])),
+		tags:     int32(le.Uint32(b[28:])),
 	}
 }

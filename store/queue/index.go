@@ -70,6 +70,7 @@ type Index struct {
 	}
 	sealing sync.Mutex // held while spans change; taken before all others
 	sorted  []*Topic   // by name, guarded by sealing; as long as topics.byName
+	tables  tables     // guarded by sealing
 	wake    chan struct{}
 	stop    chan struct{}
 	done    chan struct{}

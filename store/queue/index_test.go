@@ -251,7 +251,7 @@ func TestLaw1IndexIsAFunctionOfTheLog(t *testing.T) {
 					k := key{fmt.Sprintf("T%d", rapid.IntRange(0, topics-1).Draw(t, "topic")), rapid.Int32Range(0, 3).Draw(t, "queue")}
 					size := rapid.Int32Range(1, 40).Draw(t, "size")
 					p := put{key: k, offset: w.offsets[k], sync: k.topic == "T1",
-						e: Entry{Address: w.end, Position: w.end - w.end%3, Size: size, TagsCode: -w.end, Time: w.end / 16}}
+						e: Entry{Address: w.end, Position: w.end - w.end%3, Size: size, TagsCode: int64(int32(-w.end)), Time: w.end / 16}}
 					w.offsets[k]++
 					w.end += int64(size)
 					w.log = append(w.log, p)

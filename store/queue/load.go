@@ -143,7 +143,7 @@ func (x *Index) loadQueues(spans []*span) (bad int, err error) {
 			q.topic, q.id, q.known = t, p.id, true
 			q.next = p.first + int64(p.count)
 			low := p.min
-			if p0, ok, err := first.find(t.name, p.id); err != nil {
+			if p0, ok, err := first.find(t.name, p.id, &t.number); err != nil {
 				return 0, err
 			} else if ok {
 				n, err := first.search(p0, x.cfg.LogMin)
@@ -179,7 +179,7 @@ func (q *Queue) loadRun(gen *generation, p part) error {
 		}
 		b := r.block(k)
 		c := min(len(b), int(p.count)-n)
-		if err := p.s.read(int(p.at)+n, b[:c]); err != nil {
+		if err := p.s.readSlots(int(p.at)+n, b[:c]); err != nil {
 			return err
 		}
 		n += c

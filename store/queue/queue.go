@@ -19,7 +19,7 @@ type Queue struct {
 	// Guarded by topic.mu, as is all behind hint.
 	next    int64       // the offset that the next Put gives; visible <= next, and what lies between is held
 	gen     *generation // of tail
-	block   []Entry     // of tail, the one that takes the next entry
+	block   []slotEntry // of tail, the one that takes the next entry
 	id      int32       // does not change
 	fill    uint16      // entries in block
 	watched bool        // waiters is not empty
@@ -88,6 +88,10 @@ func (q *Queue) Put(offset int64, e Entry, visible bool) error {
 		t.mu.Unlock()
 		return fmt.Errorf("queue %s/%d: entry %d at address %d is new, but nothing below %d can be", t.name, q.id, offset, e.Address, t.index.cur.start)
 	}
+	if int64(int32(e.TagsCode)) != e.TagsCode {
+		t.mu.Unlock()
+		return fmt.Errorf("queue %s/%d: tags code %d of entry %d has more than 32 bits", t.name, q.id, e.TagsCode, offset)
+	}
 	if !q.known { // what came before, if anything, was deleted with its part of the log
 		q.known, q.born, q.next = true, e.Address, offset
 		q.min.Store(offset)
@@ -101,7 +105,7 @@ func (q *Queue) Put(offset int64, e Entry, visible bool) error {
 		q.tail.grow(k)
 		q.block, q.fill = q.tail.block(k), 0
 	}
-	q.block[q.fill] = e
+	q.block[q.fill] = e.slot()
 	q.fill++
 	gen.count++
 	t.lastPut = e.Address
@@ -146,7 +150,7 @@ func (q *Queue) release(address int64) (last int64, held bool) {
 		for n := r.next.Load(); n != nil && v >= n.base; n = r.next.Load() {
 			r = n
 		}
-		a := r.at(int(v - r.base)).Address
+		a := r.at(int(v - r.base)).address
 		if a >= address {
 			break
 		}
@@ -252,7 +256,7 @@ func (q *Queue) searchAddress(at int64) (int64, error) {
 	if n != nil {
 		end = min(end, n.base)
 	}
-	i := sort.Search(int(end-r.base), func(i int) bool { return r.at(i).Address >= at })
+	i := sort.Search(int(end-r.base), func(i int) bool { return r.at(i).address >= at })
 	return max(low, r.base+int64(i)), nil
 }
 
@@ -269,5 +273,5 @@ func (q *Queue) lastAddress() int64 {
 	for n := r.next.Load(); n != nil && v > n.base; n = r.next.Load() {
 		r = n
 	}
-	return r.at(int(v - 1 - r.base)).Address
+	return r.at(int(v - 1 - r.base)).address
 }

@@ -20,16 +20,16 @@ type generation struct {
 // below it. Slots are never written again.
 type run struct {
 	gen   *generation
-	base  int64                     // queue offset of the first entry
-	first *[firstBlock]Entry        // entries 0..7
-	more  atomic.Pointer[[][]Entry] // then 8, 16, 32, ... maxBlock, maxBlock, ...
-	next  atomic.Pointer[run]       // the run in a later generation
+	base  int64                         // queue offset of the first entry
+	first *[firstBlock]slotEntry        // entries 0..3
+	more  atomic.Pointer[[][]slotEntry] // then 4, 8, 16, ... maxBlock, maxBlock, ...
+	next  atomic.Pointer[run]           // the run in a later generation
 }
 
 const (
-	firstBlock  = 8
+	firstBlock  = 4
 	maxBlock    = 1024
-	doubling    = 7                      // blocks of more before they are all of maxBlock: 8 16 32 64 128 256 512
+	doubling    = 8                      // blocks of more before they are all of maxBlock: 4 8 16 32 64 128 256 512
 	doublingEnd = firstBlock << doubling // entries before them
 )
 
@@ -39,7 +39,7 @@ func slot(i int) (block, at int) {
 	case i < firstBlock:
 		return 0, i
 	case i < doublingEnd:
-		k := bits.Len(uint(i / firstBlock)) // 1 for 8..15, 2 for 16..31, ...
+		k := bits.Len(uint(i / firstBlock)) // 1 for 4..7, 2 for 8..15, ...
 		return k, i - firstBlock<<(k-1)
 	default:
 		i -= doublingEnd
@@ -54,7 +54,7 @@ func blockSize(block int) int {
 	return maxBlock
 }
 
-func (r *run) block(k int) []Entry {
+func (r *run) block(k int) []slotEntry {
 	if k == 0 {
 		return r.first[:]
 	}
@@ -62,7 +62,7 @@ func (r *run) block(k int) []Entry {
 }
 
 // at returns entry i, which must be published.
-func (r *run) at(i int) *Entry {
+func (r *run) at(i int) *slotEntry {
 	k, n := slot(i)
 	return &r.block(k)[n]
 }
@@ -71,19 +71,23 @@ func (r *run) at(i int) *Entry {
 func (r *run) read(i int, dst []Entry) {
 	for len(dst) > 0 {
 		k, n := slot(i)
-		c := copy(dst, r.block(k)[n:])
+		from := r.block(k)[n:]
+		c := min(len(dst), len(from))
+		for j := range c {
+			dst[j] = from[j].entry()
+		}
 		dst, i = dst[c:], i+c
 	}
 }
 
 // grow makes room for entry i, the next one, when it is the first of a block.
 func (r *run) grow(k int) {
-	var more [][]Entry
+	var more [][]slotEntry
 	if p := r.more.Load(); p != nil {
 		more = *p
 	}
 	// Readers of the shorter slice do not look behind its end, so appending in place is safe.
-	more = append(more, make([]Entry, blockSize(k)))
+	more = append(more, make([]slotEntry, blockSize(k)))
 	r.more.Store(&more)
 }
 
@@ -91,7 +95,7 @@ func (r *run) grow(k int) {
 // which sealing makes happen to all of them together.
 type slabs struct {
 	runs   []run
-	blocks [][firstBlock]Entry
+	blocks [][firstBlock]slotEntry
 }
 
 const slabRuns = 256
@@ -99,7 +103,7 @@ const slabRuns = 256
 func (s *slabs) run(g *generation, base int64) *run {
 	if len(s.runs) == 0 {
 		s.runs = make([]run, slabRuns)
-		s.blocks = make([][firstBlock]Entry, slabRuns)
+		s.blocks = make([][firstBlock]slotEntry, slabRuns)
 	}
 	r := &s.runs[0]
 	r.gen, r.base, r.first = g, base, &s.blocks[0]

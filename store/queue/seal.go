@@ -97,7 +97,7 @@ func (t *Topic) drop(g *generation) {
 		} else {
 			end = next.base
 		}
-		q.last.Store(r.at(int(end - 1 - r.base)).Address)
+		q.last.Store(r.at(int(end - 1 - r.base)).address)
 		q.head.Store(next)
 	})
 }
@@ -127,7 +127,7 @@ func (t *Topic) parts(ps []sealed, g *generation) []sealed {
 				end = n.base
 			}
 			p.run, p.count = r, uint32(end-r.base)
-			p.last = r.at(int(p.count) - 1).Address
+			p.last = r.at(int(p.count) - 1).address
 		}
 		p.min = min(p.min, p.first+int64(p.count))
 		ps = append(ps, p)
@@ -176,7 +176,8 @@ func (x *Index) writeContent(f vfs.File, g *generation) error {
 	}
 	h := header{start: g.start, end: g.end}
 	w := &pageWriter{f: f, off: headerBytes}
-	var queueTable, topicTable, names []byte
+	tables := &x.tables
+	tables.reset()
 	le := binary.LittleEndian
 	var ps []sealed
 	for _, t := range x.sorted {
@@ -184,20 +185,22 @@ func (x *Index) writeContent(f vfs.File, g *generation) error {
 		if len(ps) == 0 {
 			continue
 		}
-		topicTable = le.AppendUint32(topicTable, uint32(len(names)))
-		topicTable = le.AppendUint32(topicTable, uint32(len(t.name)))
-		topicTable = le.AppendUint32(topicTable, h.queues)
-		topicTable = le.AppendUint32(topicTable, uint32(len(ps)))
-		names = append(names, t.name...)
+		b := tables.topics
+		b = le.AppendUint32(b, uint32(len(tables.names)))
+		b = le.AppendUint32(b, uint32(len(t.name)))
+		b = le.AppendUint32(b, h.queues)
+		tables.topics = le.AppendUint32(b, uint32(len(ps)))
+		tables.names = append(tables.names, t.name...)
 		h.topics++
 		for _, p := range ps {
-			queueTable = le.AppendUint32(queueTable, uint32(p.id))
-			queueTable = le.AppendUint32(queueTable, p.count)
-			queueTable = le.AppendUint64(queueTable, uint64(p.first))
-			queueTable = le.AppendUint32(queueTable, h.entries)
-			queueTable = le.AppendUint32(queueTable, 0)
-			queueTable = le.AppendUint64(queueTable, uint64(p.min))
-			queueTable = le.AppendUint64(queueTable, uint64(p.last))
+			b := tables.queues
+			b = le.AppendUint32(b, uint32(p.id))
+			b = le.AppendUint32(b, p.count)
+			b = le.AppendUint64(b, uint64(p.first))
+			b = le.AppendUint32(b, h.entries)
+			b = le.AppendUint32(b, 0)
+			b = le.AppendUint64(b, uint64(p.min))
+			tables.queues = le.AppendUint64(b, uint64(p.last))
 			h.queues++
 			h.entries += p.count
 			for i := range int(p.count) {
@@ -210,15 +213,26 @@ func (x *Index) writeContent(f vfs.File, g *generation) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
-	dir := slices.Concat(w.sums, queueTable, topicTable, names)
-	h.names = uint32(len(names))
-	h.dirSum = crc32.Checksum(dir, castagnoli)
-	h.size = h.dirOffset() + h.dirBytes()
-	if _, err := f.WriteAt(dir, w.off); err != nil {
-		return err
+	off := w.off
+	for _, part := range [][]byte{w.sums, tables.queues, tables.topics, tables.names} {
+		h.dirSum = crc32.Update(h.dirSum, castagnoli, part)
+		if _, err := f.WriteAt(part, off); err != nil {
+			return err
+		}
+		off += int64(len(part))
 	}
+	h.names = uint32(len(tables.names))
+	h.size = off
 	_, err := f.WriteAt(h.encode(), 0)
 	return err
+}
+
+// tables are those of the file that is being written. They are as large as the number of queues makes them, so they are
+// kept from one file to the next.
+type tables struct{ queues, topics, names []byte }
+
+func (t *tables) reset() {
+	t.queues, t.topics, t.names = t.queues[:0], t.topics[:0], t.names[:0]
 }
 
 // pageWriter writes entries in large pieces and collects the sums of their pages.
@@ -229,13 +243,13 @@ type pageWriter struct {
 	sums []byte
 }
 
-const writePages = 64 // 288 KiB a write
+const writePages = 64 // 256 KiB a write
 
-func (w *pageWriter) add(e *Entry) error {
+func (w *pageWriter) add(e *slotEntry) error {
 	if w.buf == nil {
 		w.buf = make([]byte, 0, writePages*pageBytes)
 	}
-	if w.buf = appendEntry(w.buf, e); len(w.buf) == cap(w.buf) {
+	if w.buf = e.append(w.buf); len(w.buf) == cap(w.buf) {
 		return w.flush()
 	}
 	return nil

@@ -62,8 +62,8 @@ type header struct {
 }
 
 func (h *header) dirOffset() int64 { return headerBytes + int64(h.entries)*entryBytes }
-func (h *header) pages() int       { return (int(h.entries) + pageEntries - 1) / pageEntries }
-func (h *header) queueTable() int  { return 4 * h.pages() }
+func (h *header) pageCount() int   { return (int(h.entries) + pageEntries - 1) / pageEntries }
+func (h *header) queueTable() int  { return 4 * h.pageCount() }
 func (h *header) topicTable() int  { return h.queueTable() + queueBytes*int(h.queues) }
 func (h *header) nameTable() int   { return h.topicTable() + topicBytes*int(h.topics) }
 func (h *header) dirBytes() int64  { return int64(h.nameTable()) + int64(h.names) }
@@ -140,7 +140,7 @@ func newSpan(f vfs.File, name string) (*span, error) {
 	if what != "" {
 		return nil, &CorruptError{name, what}
 	}
-	s := &span{name: name, start: h.start, end: h.end, header: h, good: make([]atomic.Uint64, (h.pages()+63)/64)}
+	s := &span{name: name, start: h.start, end: h.end, header: h, good: make([]atomic.Uint64, (h.pageCount()+63)/64)}
 	s.refs.Store(1)
 	if m, ok := f.(vfs.Mapper); ok {
 		if s.mapped, s.unmap, err = m.Map(size); err == nil {
@@ -252,22 +252,30 @@ func (s *span) topicAt(i int) (name []byte, first, n int) {
 	return name, int(le.Uint32(b[8:])), int(le.Uint32(b[12:]))
 }
 
-// find returns the part of a queue, ok false when the queue did not exist yet.
-func (s *span) find(topic string, id int32) (p part, ok bool, err error) {
+// find returns the part of a queue, ok false when the queue did not exist yet. Neighbouring spans mostly name the same
+// topics and queues, so guess, the number the topic had in the span that was last looked at, saves the searches. It is
+// updated.
+func (s *span) find(topic string, id int32, guess *atomic.Int32) (p part, ok bool, err error) {
 	if _, err := s.directory(); err != nil {
 		return part{}, false, err
 	}
-	topics := int(s.header.topics)
-	i := sort.Search(topics, func(i int) bool {
-		name, _, _ := s.topicAt(i)
-		return string(name) >= topic
-	})
-	if i == topics {
-		return part{}, false, nil
+	first, n, ok := 0, 0, false
+	if g := int(guess.Load()); g < int(s.header.topics) {
+		var name []byte
+		name, first, n = s.topicAt(g)
+		ok = string(name) == topic
 	}
-	name, first, n := s.topicAt(i)
-	if string(name) != topic {
-		return part{}, false, nil
+	if !ok {
+		var i int
+		if i, first, n, ok = s.findTopic(topic); !ok {
+			return part{}, false, nil
+		}
+		guess.Store(int32(i))
+	}
+	if int(id) < n { // the usual case: queues 0..n-1
+		if p = s.queueAt(first + int(id)); p.id == id {
+			return p, true, nil
+		}
 	}
 	j := sort.Search(n, func(j int) bool { return s.queueAt(first+j).id >= id })
 	if j == n {
@@ -277,21 +285,31 @@ func (s *span) find(topic string, id int32) (p part, ok bool, err error) {
 	return p, p.id == id, nil
 }
 
-// read decodes entries from index at on.
-func (s *span) read(at int, dst []Entry) error {
-	if len(dst) == 0 {
-		return nil
+func (s *span) findTopic(topic string) (i, first, n int, ok bool) {
+	topics := int(s.header.topics)
+	i = sort.Search(topics, func(i int) bool {
+		name, _, _ := s.topicAt(i)
+		return string(name) >= topic
+	})
+	if i == topics {
+		return 0, 0, 0, false
 	}
+	name, first, n := s.topicAt(i)
+	return i, first, n, string(name) == topic
+}
+
+// pages checks the pages of entries [at, at+n) and returns the bytes of these entries.
+func (s *span) pages(at, n int) ([]byte, error) {
 	dir, err := s.directory()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	firstPage, lastPage := at/pageEntries, (at+len(dst)-1)/pageEntries
+	firstPage, lastPage := at/pageEntries, (at+n-1)/pageEntries
 	base := firstPage * pageEntries
-	n := min((lastPage+1)*pageEntries, int(s.header.entries)) - base
-	b, err := s.bytes(headerBytes+int64(base)*entryBytes, n*entryBytes)
+	end := min((lastPage+1)*pageEntries, int(s.header.entries))
+	b, err := s.bytes(headerBytes+int64(base)*entryBytes, (end-base)*entryBytes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for p := firstPage; p <= lastPage; p++ {
 		bit := uint64(1) << (p % 64)
@@ -301,21 +319,47 @@ func (s *span) read(at int, dst []Entry) error {
 		page := b[(p-firstPage)*pageBytes:]
 		page = page[:min(len(page), pageBytes)]
 		if crc32.Checksum(page, castagnoli) != binary.LittleEndian.Uint32(dir[4*p:]) {
-			return &CorruptError{s.name, fmt.Sprintf("wrong checksum of entries %d to %d", p*pageEntries, p*pageEntries+len(page)/entryBytes-1)}
+			return nil, &CorruptError{s.name, fmt.Sprintf("wrong checksum of entries %d to %d", p*pageEntries, p*pageEntries+len(page)/entryBytes-1)}
 		}
 		s.good[p/64].Or(bit)
 	}
-	b = b[(at-base)*entryBytes:]
+	return b[(at-base)*entryBytes:], nil
+}
+
+// read decodes entries from index at on.
+func (s *span) read(at int, dst []Entry) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	b, err := s.pages(at, len(dst))
+	if err != nil {
+		return err
+	}
 	for i := range dst {
-		dst[i] = decodeEntry(b[i*entryBytes:])
+		e := decodeSlot(b[i*entryBytes:])
+		dst[i] = e.entry()
 	}
 	return nil
 }
 
-func (s *span) entry(at int) (Entry, error) {
-	var e [1]Entry
-	err := s.read(at, e[:])
-	return e[0], err
+// readSlots is read for a block in memory.
+func (s *span) readSlots(at int, dst []slotEntry) error {
+	b, err := s.pages(at, len(dst))
+	if err != nil {
+		return err
+	}
+	for i := range dst {
+		dst[i] = decodeSlot(b[i*entryBytes:])
+	}
+	return nil
+}
+
+func (s *span) address(at int) (int64, error) {
+	b, err := s.pages(at, 1)
+	if err != nil {
+		return 0, err
+	}
+	return int64(binary.LittleEndian.Uint64(b)), nil
 }
 
 // search is the number of entries of a part with addresses below at.
@@ -325,9 +369,9 @@ func (s *span) search(p part, at int64) (int, error) {
 	}
 	var failed error
 	n := sort.Search(int(p.count), func(i int) bool {
-		e, err := s.entry(int(p.at) + i)
+		a, err := s.address(int(p.at) + i)
 		failed = cmp.Or(failed, err)
-		return e.Address >= at
+		return a >= at
 	})
 	return n, failed
 }

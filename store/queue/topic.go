@@ -24,6 +24,7 @@ type Topic struct {
 	watched bool     // waiters is not empty
 	waiters waiters
 
+	number atomic.Int32             // of the topic in the span that was last looked at
 	queues atomic.Pointer[[]*Queue] // by id, nil where a queue never was made; replaced under mu
 	name   string
 }
