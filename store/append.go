@@ -21,10 +21,14 @@ func (s *Store) Append(ms []Message, rs []Result) {
 	rs = rs[:len(ms)]
 	b := s.log.NewBatch()
 	done := 0
+	var t *topic // of the message before, which is often the same
 	for i := range ms {
 		m := &ms[i]
 		rs[i] = Result{}
-		if err := s.encode(b, m); err != nil {
+		if t == nil || t.name != m.Topic {
+			t = s.topic(m.Topic)
+		}
+		if err := s.encode(b, t, m); err != nil {
 			rs[i].Err = err
 			continue
 		}
@@ -39,8 +43,8 @@ func (s *Store) Append(ms []Message, rs []Result) {
 	s.log.Free(b)
 }
 
-// encode checks m and adds its record to the batch.
-func (s *Store) encode(b *log.Batch, m *Message) error {
+// encode checks m, a message for t, and adds its record to the batch; t is nil when there is no such topic.
+func (s *Store) encode(b *log.Batch, t *topic, m *Message) error {
 	if n := len(m.Body); n < 1 || n > MaxBodyBytes {
 		return &FieldError{"length of body", int64(n), "1 to 4194304 bytes"}
 	}
@@ -54,14 +58,13 @@ func (s *Store) encode(b *log.Batch, m *Message) error {
 	if m.Queue < 0 || m.Queue > queue.MaxQueueID {
 		return &FieldError{"queue id", int64(m.Queue), "0 to 65535"}
 	}
-	t := s.topic(m.Topic)
 	if t == nil {
 		if strings.HasPrefix(m.Topic, SystemPrefix) {
 			return ErrSystemTopic
 		}
 		return ErrUnknownTopic
 	}
-	if len(t.name) >= len(SystemPrefix) && t.name[:len(SystemPrefix)] == SystemPrefix {
+	if t.system {
 		return ErrSystemTopic
 	}
 	s.add(b, t, m)

@@ -186,8 +186,8 @@ func BenchmarkAppend(b *testing.B) {
 			b.StopTimer()
 		})
 	}
-	run("size=1KiB/batch=32/goroutines=1/flush=async", meta.Async, 1, 32)
-	run("size=1KiB/batch=32/goroutines=4/flush=async", meta.Async, 4, 32)
+	run("size=1KiB/batch=64/goroutines=1/flush=async", meta.Async, 1, 64)
+	run("size=1KiB/batch=64/goroutines=4/flush=async", meta.Async, 4, 64)
 	run("size=1KiB/batch=1/goroutines=1/flush=async", meta.Async, 1, 1)
 	run("size=1KiB/batch=1/goroutines=64/flush=async", meta.Async, 64, 1)
 	run("size=1KiB/batch=1/writers=64/flush=sync", meta.Sync, 64, 1)

@@ -23,7 +23,7 @@ type Options struct {
 	Exchange   state.Exchange  // nil: no push groups; state operations are replayed but nothing is owed
 	Observer   Observer        // nil: nobody is told
 
-	Events func(Event)      // nil: events are dropped. Called from the store's goroutines; must not block
+	Events func(Event)      // nil: events are dropped. Called from the goroutines of the store and of callers, with locks held: must not block nor call the store
 	Now    func() time.Time // default time.Now
 
 	FlushInterval   time.Duration // how often the log is synced in the background. Default 500 ms, at least 1 ms

@@ -13,8 +13,9 @@ import (
 
 // topic is what the append path needs to know of a topic, found with one map lookup.
 type topic struct {
-	name  string
-	index *queue.Topic
+	name   string
+	system bool // only the store writes it
+	index  *queue.Topic
 
 	exists     atomic.Bool // it is in Topics, or the store's own
 	sync       atomic.Bool // it asks for Sync
@@ -68,7 +69,7 @@ func (s *Store) setTopic(c *meta.Topic) *topic {
 func (s *Store) topicLocked(name string) *topic {
 	t := s.topics.byName[name]
 	if t == nil {
-		t = &topic{name: strings.Clone(name), index: s.index.Topic(name, true)}
+		t = &topic{name: strings.Clone(name), system: strings.HasPrefix(name, SystemPrefix), index: s.index.Topic(name, true)}
 		t.lanes.Store(new([]*lane))
 		t.interested.Store(s.topics.bound[name])
 		s.topics.byName[t.name] = t

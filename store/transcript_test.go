@@ -67,8 +67,11 @@ func TestTranscriptOfFileOperations(t *testing.T) {
 				}
 			}
 			line := o.String()
-			if o.Kind == "write" && filepath.Base(o.Name) == "abort.tmp" {
-				line = "write abort.tmp, the process id" // which is not always as long
+			if o.Kind == "write" && !strings.HasPrefix(key, "commitlog/0") {
+				line = "write " + filepath.Base(o.Name) // in how many pieces, and how long they are, does not matter
+				if lines := inDir[key]; len(lines) > 0 && lines[len(lines)-1] == line {
+					return nil
+				}
 			}
 			inDir[key] = append(inDir[key], line)
 			return nil

@@ -3,6 +3,7 @@ package log
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/fusionmq/fusionmq/store/record"
 )
@@ -310,8 +311,16 @@ func (l *Log) leadLocked(own *Batch) {
 				return // the pen is handed on, not put down
 			}
 		}
+		if own != nil && m.crowd && len(m.active.buf) < goodWrite {
+			// Callers that the last write woke are about to come back. Letting them run first makes one write of theirs
+			// and this one; with one caller at a time nobody is waited for.
+			l.mu.Unlock()
+			runtime.Gosched()
+			l.mu.Lock()
+		}
 		g := m.active
 		m.active, m.spare = m.spare, nil
+		m.crowd = len(g.parts) > 1
 		l.room.Broadcast()
 		l.mu.Unlock()
 

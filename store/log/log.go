@@ -38,9 +38,10 @@ const (
 )
 
 const (
-	maxGather   = 1 << 20 // bytes that may wait for the writer before callers have to
-	keepBuffer  = 4 << 20 // a gather buffer that grew beyond this is not kept
-	leaderTurns = 8       // writes that one caller makes for others before it hands the pen to one of them
+	maxGather   = 1 << 20  // bytes that may wait for the writer before callers have to
+	goodWrite   = 64 << 10 // bytes from which a larger write is not cheaper a byte
+	keepBuffer  = 2 << 20  // a gather buffer that grew beyond this is not kept
+	leaderTurns = 8        // writes that one caller makes for others before it hands the pen to one of them
 )
 
 // Log is one commitlog directory. A position is a byte offset from the log's beginning and is never reused for another
@@ -58,6 +59,7 @@ type Log struct {
 
 	mu struct {
 		sync.Mutex
+		crowd    bool     // the last write carried more than one batch
 		writing  bool     // somebody has the pen: writes, or is about to
 		active   *gather  // what the next write takes
 		spare    *gather  // nil while the writer has it

@@ -12,9 +12,9 @@ const hexUpper = "0123456789ABCDEF"
 // an IPv4 host, 56 for an IPv6 one.
 func AppendOffsetID(dst []byte, storeHost netip.AddrPort, position int64) []byte {
 	var raw [28]byte
-	b := appendHost(raw[:0], storeHost)
-	b = binary.BigEndian.AppendUint64(b, uint64(position))
-	for _, c := range b {
+	n := putHost(raw[:], storeHost)
+	binary.BigEndian.PutUint64(raw[n:], uint64(position))
+	for _, c := range raw[:n+8] {
 		dst = append(dst, hexUpper[c>>4], hexUpper[c&15])
 	}
 	return dst

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net/netip"
+	"slices"
 )
 
 // Magic numbers of a record. Blank marks the rest of a segment that no record fits in.
@@ -226,19 +227,21 @@ func host(b []byte) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(b)), port)
 }
 
-func appendHost(dst []byte, h netip.AddrPort) []byte {
-	a := h.Addr()
-	switch {
+// putHost writes a host and returns its length: 8 or 20 bytes.
+func putHost(b []byte, h netip.AddrPort) int {
+	n := 4
+	switch a := h.Addr(); {
 	case a.Is4() || a.Is4In6():
-		b := a.As4()
-		dst = append(dst, b[:]...)
+		ip := a.As4()
+		copy(b, ip[:])
 	case a.Is6():
-		b := a.As16()
-		dst = append(dst, b[:]...)
+		ip := a.As16()
+		n = copy(b, ip[:])
 	default: // the zero AddrPort
-		dst = append(dst, 0, 0, 0, 0)
+		clear(b[:4])
 	}
-	return binary.BigEndian.AppendUint32(dst, uint32(h.Port()))
+	binary.BigEndian.PutUint32(b[n:], uint32(h.Port()))
+	return n + 4
 }
 
 func isV6(h netip.AddrPort) bool { return h.Addr().Is6() && !h.Addr().Is4In6() }
@@ -313,31 +316,41 @@ func Append(dst []byte, f *Fields) []byte {
 	if len(f.Topic) > MaxTopicV1 {
 		magic = MagicV2
 	}
+	size := Size(f)
+	at := len(dst)
+	dst = slices.Grow(dst, size)[:at+size]
+	b := dst[at:]
 	be := binary.BigEndian
-	dst = be.AppendUint32(dst, uint32(Size(f)))
-	dst = be.AppendUint32(dst, magic)
-	dst = be.AppendUint32(dst, f.BodyCRC)
-	dst = be.AppendUint32(dst, uint32(f.QueueID))
-	dst = be.AppendUint32(dst, uint32(f.Flag))
-	dst = be.AppendUint64(dst, uint64(f.QueueOffset))
-	dst = be.AppendUint64(dst, uint64(f.PhysicalOffset))
-	dst = be.AppendUint32(dst, uint32(sys))
-	dst = be.AppendUint64(dst, uint64(f.BornTime))
-	dst = appendHost(dst, f.BornHost)
-	dst = be.AppendUint64(dst, uint64(f.StoreTime))
-	dst = appendHost(dst, f.StoreHost)
-	dst = be.AppendUint32(dst, uint32(f.ReconsumeTimes))
-	dst = be.AppendUint64(dst, uint64(f.PreparedOffset))
-	dst = be.AppendUint32(dst, uint32(len(f.Body)))
-	dst = append(dst, f.Body...)
+	_ = b[MinSize-1]
+	be.PutUint32(b, uint32(size))
+	be.PutUint32(b[offMagic:], magic)
+	be.PutUint32(b[offCRC:], f.BodyCRC)
+	be.PutUint32(b[offQueueID:], uint32(f.QueueID))
+	be.PutUint32(b[offFlag:], uint32(f.Flag))
+	be.PutUint64(b[offQOffset:], uint64(f.QueueOffset))
+	be.PutUint64(b[offPhys:], uint64(f.PhysicalOffset))
+	be.PutUint32(b[offSysFlag:], uint32(sys))
+	be.PutUint64(b[offBorn:], uint64(f.BornTime))
+	n := offHosts + putHost(b[offHosts:], f.BornHost)
+	be.PutUint64(b[n:], uint64(f.StoreTime))
+	n += 8
+	n += putHost(b[n:], f.StoreHost)
+	be.PutUint32(b[n:], uint32(f.ReconsumeTimes))
+	be.PutUint64(b[n+4:], uint64(f.PreparedOffset))
+	be.PutUint32(b[n+12:], uint32(len(f.Body)))
+	n += 16
+	n += copy(b[n:], f.Body)
 	if magic == MagicV1 {
-		dst = append(dst, byte(len(f.Topic)))
+		b[n] = byte(len(f.Topic))
+		n++
 	} else {
-		dst = be.AppendUint16(dst, uint16(len(f.Topic)))
+		be.PutUint16(b[n:], uint16(len(f.Topic)))
+		n += 2
 	}
-	dst = append(dst, f.Topic...)
-	dst = be.AppendUint16(dst, uint16(len(f.Properties)))
-	return append(dst, f.Properties...)
+	n += copy(b[n:], f.Topic)
+	be.PutUint16(b[n:], uint16(len(f.Properties)))
+	copy(b[n+2:], f.Properties)
+	return dst
 }
 
 // AppendBlank appends the head of a padding record for a segment that has left bytes left.
