@@ -58,8 +58,8 @@ crash: ## kill -9 under 100,000 sends, SEEDS=10 printed seeds, and the store's o
 soak: ## produce, pull, push and restarts for DURATION=60s
 	SOAK_DURATION=$(DURATION) go test ./integration/crash -run Soak -count=1 -v -timeout 24h
 
-tidy: ## go mod tidy in every module
-	@for m in $(MODULES); do echo "tidy $$m"; (cd $$m && GOWORK=off go mod tidy) || exit 1; done
+tidy: ## go mod tidy in every module, and one version of each dependency over all
+	@scripts/tidy $(MODULES)
 
 tidy-check: ## modules tidy, buildable alone, in step with go.work, one version of each dependency
 	@scripts/tidy-check $(MODULES)

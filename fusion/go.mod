@@ -3,8 +3,9 @@ module github.com/fusionmq/fusionmq/fusion
 go 1.26.0
 
 require (
-	github.com/fusionmq/fusionmq/metaq v0.0.0-00010101000000-000000000000
-	github.com/fusionmq/fusionmq/notify v0.0.0-00010101000000-000000000000
+	github.com/cloudwego/netpoll v0.7.2
+	github.com/fusionmq/fusionmq/metaq v0.0.0
+	github.com/fusionmq/fusionmq/notify v0.0.0
 	github.com/fusionmq/fusionmq/store v0.0.0
 	github.com/grafana/pyroscope-go v1.5.0
 	github.com/prometheus/client_golang v1.25.0
@@ -23,7 +24,6 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cloudwego/base64x v0.1.6 // indirect
 	github.com/cloudwego/gopkg v0.1.4 // indirect
-	github.com/cloudwego/netpoll v0.7.2 // indirect
 	github.com/grafana/pyroscope-go/godeltaprof v0.1.12 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/klauspost/compress v1.20.4 // indirect
@@ -35,7 +35,7 @@ require (
 	github.com/twitchyliquid64/golang-asm v0.15.1 // indirect
 	golang.org/x/arch v0.0.0-20210923205945-b76863e36670 // indirect
 	golang.org/x/sys v0.50.0 // indirect
-	golang.org/x/tools v0.26.0 // indirect
+	golang.org/x/tools v0.49.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 

@@ -13,7 +13,7 @@ require (
 )
 
 require (
-	github.com/bytedance/gopkg v0.1.1 // indirect
+	github.com/bytedance/gopkg v0.1.3 // indirect
 	github.com/cloudwego/gopkg v0.1.4 // indirect
 )
 

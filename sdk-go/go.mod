@@ -9,7 +9,11 @@ require (
 	go.uber.org/goleak v1.3.0
 )
 
-require google.golang.org/protobuf v1.36.12 // indirect
+require (
+	github.com/stretchr/testify v1.12.1 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
 
 replace (
 	github.com/fusionmq/fusionmq/metaq => ../metaq
