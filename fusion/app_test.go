@@ -212,6 +212,7 @@ func TestAppServesWhatItSays(t *testing.T) {
 		`rocketmq_messages_in_total{cluster="cluster-t",is_system="false",message_type="normal",node_id="broker-t",node_type="broker",topic="orders"} 3`,
 		`fusionmq_store_appends_total{cluster="cluster-t",node_id="broker-t",node_type="broker"} 3`,
 		`fusionmq_broker_connections{cluster="cluster-t",node_id="broker-t",node_type="broker"} 1`,
+		`rocketmq_throughput_in_total{cluster="cluster-t",is_system="false",message_type="normal",node_id="broker-t",node_type="broker",topic="orders"} `,
 		"fusionmq_ready{", "rocketmq_storage_size_bytes{", "go_goroutines ",
 	} {
 		if !strings.Contains(page, want) {

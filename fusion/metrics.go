@@ -128,16 +128,22 @@ var (
 	buildInfo = prometheus.NewDesc("fusionmq_build_info", "1, with what was built.", []string{"version", "go_version"}, nil)
 	leftOut   = prometheus.NewDesc("fusionmq_metrics_series_left_out", "Label sets that the page leaves out because metrics.max-series allows no more.", []string{"metric"}, nil)
 
-	messagesIn = prometheus.NewDesc("rocketmq_messages_in_total", "Messages that a topic has got since it was made.", []string{"topic", "message_type", "is_system"}, nil)
-	lag        = prometheus.NewDesc("rocketmq_consumer_lag_messages", "Messages that a group has not consumed yet.", []string{"consumer_group", "topic", "is_retry", "is_system"}, nil)
-	consumers  = prometheus.NewDesc("rocketmq_consumer_connections", "Connected members of a group.",
+	messagesIn  = prometheus.NewDesc("rocketmq_messages_in_total", "Messages that a topic has got since it was made.", []string{"topic", "message_type", "is_system"}, nil)
+	bytesIn     = prometheus.NewDesc("rocketmq_throughput_in_total", "Bytes of the records that RocketMQ producers have sent to a topic since the start.", []string{"topic", "message_type", "is_system"}, nil)
+	messagesOut = prometheus.NewDesc("rocketmq_messages_out_total", "Messages of a topic handed to a RocketMQ group since the start.", []string{"topic", "consumer_group", "is_system"}, nil)
+	bytesOut    = prometheus.NewDesc("rocketmq_throughput_out_total", "Bytes of their records.", []string{"topic", "consumer_group", "is_system"}, nil)
+	lag         = prometheus.NewDesc("rocketmq_consumer_lag_messages", "Messages that a group has not consumed yet.", []string{"consumer_group", "topic", "is_retry", "is_system"}, nil)
+	consumers   = prometheus.NewDesc("rocketmq_consumer_connections", "Connected members of a group.",
 		[]string{"consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"}, nil)
 )
 
+var labelled = []*prometheus.Desc{buildInfo, leftOut, messagesIn, bytesIn, messagesOut, bytesOut, lag, consumers}
+
 // collector reads the numbers of an App.
 type collector struct {
-	app                *App
-	topics, lags, conn telemetry.Series
+	app *App
+	// Label sets that are on the page.
+	topics, sent, taken, lags, conn telemetry.Series
 }
 
 // Describe implements prometheus.Collector.
@@ -145,7 +151,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, n := range numbers {
 		ch <- n.desc
 	}
-	for _, d := range []*prometheus.Desc{buildInfo, leftOut, messagesIn, lag, consumers} {
+	for _, d := range labelled {
 		ch <- d
 	}
 }
@@ -173,8 +179,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 
 	limit := int(a.live.Load().Metrics.MaxSeries)
 	c.collectTopics(ch, limit)
+	c.collectTraffic(ch, limit)
 	c.collectGroups(ch, limit, groups, &push)
-	for name, s := range map[string]*telemetry.Series{"rocketmq_messages_in_total": &c.topics, "rocketmq_consumer_lag_messages": &c.lags, "rocketmq_consumer_connections": &c.conn} {
+	for name, s := range map[string]*telemetry.Series{
+		"rocketmq_messages_in_total": &c.topics, "rocketmq_throughput_in_total": &c.sent, "rocketmq_messages_out_total": &c.taken,
+		"rocketmq_consumer_lag_messages": &c.lags, "rocketmq_consumer_connections": &c.conn,
+	} {
 		ch <- prometheus.MustNewConstMetric(leftOut, prometheus.GaugeValue, float64(s.LeftOut()), name)
 	}
 }
@@ -195,6 +205,45 @@ func (c *collector) collectTopics(ch chan<- prometheus.Metric, limit int) {
 			ch <- prometheus.MustNewConstMetric(messagesIn, prometheus.CounterValue, float64(total), t.Name, "normal", strconv.FormatBool(c.app.systemTopic(t)))
 		}
 	}
+}
+
+// collectTraffic counts what went through the broker since the start.
+func (c *collector) collectTraffic(ch chan<- prometheus.Metric, limit int) {
+	c.sent.Begin()
+	c.taken.Begin()
+	if c.app.broker == nil {
+		return
+	}
+	// The broker's lock is held while it calls, so the label sets are collected first.
+	type flow struct {
+		topic, group    string
+		messages, bytes int64
+	}
+	var in, out []flow
+	c.app.broker.Traffic(func(topic string, messages, bytes int64) {
+		if c.sent.Allow(topic, limit) {
+			in = append(in, flow{topic: topic, messages: messages, bytes: bytes})
+		}
+	})
+	c.app.broker.Consumption(func(group, topic string, messages, bytes int64) {
+		if c.taken.Allow(group+"\x00"+topic, limit) {
+			out = append(out, flow{topic, group, messages, bytes})
+		}
+	})
+	for _, f := range in {
+		ch <- prometheus.MustNewConstMetric(bytesIn, prometheus.CounterValue, float64(f.bytes), f.topic, "normal", c.app.isSystem(f.topic))
+	}
+	for _, f := range out {
+		system := c.app.isSystem(f.topic)
+		ch <- prometheus.MustNewConstMetric(messagesOut, prometheus.CounterValue, float64(f.messages), f.topic, f.group, system)
+		ch <- prometheus.MustNewConstMetric(bytesOut, prometheus.CounterValue, float64(f.bytes), f.topic, f.group, system)
+	}
+}
+
+// isSystem is the label is_system of a topic.
+func (a *App) isSystem(topic string) string {
+	t := a.store.Topics().Get(topic)
+	return strconv.FormatBool(t != nil && a.systemTopic(t))
 }
 
 // collectGroups reads lag and members of the groups.

@@ -58,7 +58,8 @@ func (ps *pushes) group(a *App, name string) httpapi.Group {
 	}
 	g.Retries = a.store.RetryCount(name)
 	g.Unanswered = st.Unanswered
-	g.Lag += int64(g.Retries + st.Waiting + st.Unanswered)
+	// What the service holds in memory may have come through a cursor or out of a retry line, and is then in there too.
+	g.Lag = max(g.Lag+int64(g.Retries), int64(st.Waiting+st.Unanswered))
 	return g
 }
 

@@ -93,7 +93,7 @@ type NewTopic struct {
 type Group struct {
 	Name       string       `json:"name" doc:"Name."`
 	Mode       string       `json:"mode" doc:"pull or push."`
-	Lag        int64        `json:"lag" doc:"Messages not yet consumed, over all topics. For a push group: what waits, is in flight or is to be tried again; an estimate while the group is behind."`
+	Lag        int64        `json:"lag" doc:"Messages not yet consumed, over all topics. For a push group, what its cursors and retries have yet to bring, or what waits and is unanswered now when that is more."`
 	Retries    int          `json:"retries" doc:"Push groups: messages that wait for another attempt."`
 	Unanswered int          `json:"unanswered" doc:"Push groups: messages that wait for an answer."`
 	Topics     []GroupTopic `json:"topics" doc:"What it consumes, in order of the topics' names."`

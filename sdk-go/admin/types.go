@@ -90,7 +90,7 @@ type NewTopic struct {
 type Group struct {
 	Name       string       `json:"name"`       // Name
 	Mode       string       `json:"mode"`       // pull or push
-	Lag        int64        `json:"lag"`        // Messages not yet consumed, over all topics. For a push group: what waits, is in flight or is to be tried again; an estimate while the group is behind
+	Lag        int64        `json:"lag"`        // Messages not yet consumed, over all topics. For a push group, what its cursors and retries have yet to bring, or what waits and is unanswered now when that is more
 	Retries    int          `json:"retries"`    // Push groups: messages that wait for another attempt
 	Unanswered int          `json:"unanswered"` // Push groups: messages that wait for an answer
 	Topics     []GroupTopic `json:"topics"`     // What it consumes, in order of the topics' names
