@@ -287,7 +287,7 @@ func (l *Log) settle(segs []*segment, last int, r *Recovery) error {
 
 // dirty looks for a byte that is not zero close behind off; it serves a message, so close is enough.
 func dirty(s *segment, off int64) bool {
-	b, err := s.read(off, int(min(s.size-off, scanWindow)))
+	b, err := s.read(off, int(min(s.size-off, 64<<10)))
 	if err != nil {
 		return true
 	}
