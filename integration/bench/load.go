@@ -18,13 +18,23 @@ type target struct {
 	name   string
 	broker string // address
 	pid    int
+	server *proc.Server // nil for a peer, which does not say what it allocates
+}
+
+// mallocs is how many objects the broker has allocated since its start; 0 for a peer.
+func (t *target) mallocs() (float64, error) {
+	if t.server == nil {
+		return 0, nil
+	}
+	return metric(t.server, "go_memstats_mallocs_total")
 }
 
 // cell is what one load on one target gave: the medians over the windows.
 type cell struct {
-	rate float64 // messages a second
-	cpu  float64 // microseconds of the broker a message
-	errs int64   // sends that were refused, such as RocketMQ's "broker busy"; they are in no rate
+	rate   float64 // messages a second
+	cpu    float64 // microseconds of the broker a message
+	allocs float64 // objects that the broker allocated for a message
+	errs   int64   // sends that were refused, such as RocketMQ's "broker busy"; they are in no rate
 }
 
 const connections = 4 // of every load, as the peers' comparison has it
@@ -54,11 +64,16 @@ func (l *load) stop() {
 }
 
 // windows measures a running load.
-func (b *bench) windows(l *load, pid int, warm time.Duration) (cell, error) {
+func (b *bench) windows(l *load, t *target, warm time.Duration) (cell, error) {
 	time.Sleep(warm)
 	var rates, cpus []float64
+	first := l.n.Load()
+	before, err := t.mallocs()
+	if err != nil {
+		return cell{}, err
+	}
 	for range b.runs {
-		n0, u0, t0 := l.n.Load(), cpuOf(pid), time.Now()
+		n0, u0, t0 := l.n.Load(), cpuOf(t.pid), time.Now()
 		time.Sleep(b.window)
 		n, took := l.n.Load()-n0, time.Since(t0)
 		if n == 0 {
@@ -68,9 +83,13 @@ func (b *bench) windows(l *load, pid int, warm time.Duration) (cell, error) {
 			return cell{}, fmt.Errorf("nothing was done in %s", b.window)
 		}
 		rates = append(rates, float64(n)/took.Seconds())
-		cpus = append(cpus, (cpuOf(pid)-u0).Seconds()*1e6/float64(n))
+		cpus = append(cpus, (cpuOf(t.pid)-u0).Seconds()*1e6/float64(n))
 	}
-	c := cell{rate: median(rates), cpu: median(cpus), errs: l.errs.Load()}
+	after, err := t.mallocs()
+	if err != nil {
+		return cell{}, err
+	}
+	c := cell{rate: median(rates), cpu: median(cpus), allocs: (after - before) / float64(l.n.Load()-first), errs: l.errs.Load()}
 	if c.errs > 0 {
 		fmt.Printf("%d sends were refused, the last: %v\n", c.errs, *l.last.Load())
 	}
@@ -208,7 +227,7 @@ func (b *bench) pipelinedCell(t *target, inflight, size int, warm time.Duration)
 	defer stop()
 	l := pipelined(senders, []string{topic}, queues, inflight, size, 0)
 	defer l.stop()
-	return b.windows(l, t.pid, warm)
+	return b.windows(l, t, warm)
 }
 
 func (b *bench) waitingCell(t *target, n, size int, warm time.Duration) (cell, error) {
@@ -223,7 +242,7 @@ func (b *bench) waitingCell(t *target, n, size int, warm time.Duration) (cell, e
 	defer stop()
 	l := waiting(senders, topic, queues, n, size)
 	defer l.stop()
-	return b.windows(l, t.pid, warm)
+	return b.windows(l, t, warm)
 }
 
 // catchUpCell reads a backlog of count messages with one connection and one outstanding pull a queue.
@@ -233,6 +252,10 @@ func (b *bench) catchUpCell(t *target, size int, count int64) (cell, error) {
 		return cell{}, err
 	}
 	if err := t.fill(topic, queues, size, count); err != nil {
+		return cell{}, err
+	}
+	before, err := t.mallocs()
+	if err != nil {
 		return cell{}, err
 	}
 	var rates, cpus []float64
@@ -251,7 +274,8 @@ func (b *bench) catchUpCell(t *target, size int, count int64) (cell, error) {
 		rates = append(rates, float64(n)/took.Seconds())
 		cpus = append(cpus, used.Seconds()*1e6/float64(n))
 	}
-	return cell{rate: median(rates), cpu: median(cpus)}, nil
+	after, err := t.mallocs()
+	return cell{rate: median(rates), cpu: median(cpus), allocs: (after - before) / float64(count*int64(b.runs))}, err
 }
 
 // drain pulls all queues of topic until count messages came.

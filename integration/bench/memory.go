@@ -75,37 +75,6 @@ func metric(s *proc.Server, name string) (float64, error) {
 	return 0, fmt.Errorf("no metric %s", name)
 }
 
-// allocations is how many objects the server has allocated since its start.
-func allocations(s *proc.Server) (float64, error) { return metric(s, "go_memstats_mallocs_total") }
-
-// counted is how many messages the server has stored and sent out; see withAllocations.
-const appends = "fusionmq_store_appends_total"
-
-// withAllocations runs f and returns with its cell how many objects the whole server process allocated for a message that it stored.
-func (b *bench) withAllocations(s *proc.Server, f func() (cell, error)) (cell, float64, error) {
-	a0, err := allocations(s)
-	if err != nil {
-		return cell{}, 0, err
-	}
-	n0, err := metric(s, appends)
-	if err != nil {
-		return cell{}, 0, err
-	}
-	c, err := f()
-	if err != nil {
-		return cell{}, 0, err
-	}
-	a1, err := allocations(s)
-	if err != nil {
-		return cell{}, 0, err
-	}
-	n1, err := metric(s, appends)
-	if err != nil {
-		return cell{}, 0, err
-	}
-	return c, (a1 - a0) / max(n1-n0, 1), nil
-}
-
 // syncRate is how often one thread can append size bytes to a preallocated file and make them durable.
 func syncRate(dir string, size int, d time.Duration) (float64, error) {
 	f, err := os.Create(filepath.Join(dir, "fdatasync"))

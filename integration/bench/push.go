@@ -236,7 +236,7 @@ func (b *bench) catchUp(s *proc.Server, t *target, subscribe subscriber) (c caug
 	if err := t.fill(topic, queues, pushSize, backlog); err != nil {
 		return c, err
 	}
-	a0, err := allocations(s)
+	a0, err := t.mallocs()
 	if err != nil {
 		return c, err
 	}
@@ -267,7 +267,7 @@ func (b *bench) catchUp(s *proc.Server, t *target, subscribe subscriber) (c caug
 	c.rate = backlog / time.Duration(last.Load()).Seconds()
 	c.broker = float64((cpuOf(t.pid) - ours).Microseconds()) / backlog
 	c.client = float64((cpuOf(os.Getpid()) - mine).Microseconds()) / backlog
-	a1, err := allocations(s)
+	a1, err := t.mallocs()
 	c.allocs = (a1 - a0) / backlog
 	return c, err
 }
