@@ -134,7 +134,10 @@ func (b *Broker) Serve(ln net.Listener) error {
 		_ = ln.Close() // it was never used
 		return ErrStopped
 	}
-	s, err := server.Serve(ln, server.Config{Name: "broker", Handler: server.HandlerFunc(b.serve), Opened: b.opened, Closed: b.closed, Log: b.cfg.Log})
+	s, err := server.Serve(ln, server.Config{
+		Name: "broker", Handler: server.HandlerFunc(b.serve), Opened: b.opened, Closed: b.closed, Log: b.cfg.Log,
+		MaxConns: b.cfg.MaxConns, IdleTimeout: b.cfg.IdleTimeout,
+	})
 	if err != nil {
 		return fmt.Errorf("broker: %w", err)
 	}

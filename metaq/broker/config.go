@@ -62,6 +62,10 @@ type Config struct {
 	// at most this much log was written since, otherwise where its client says. Default 40% of physical memory.
 	ReplayBytes int64
 
+	// MaxConns is the most connections of one listener, IdleTimeout how long one may be silent. Default: as server.Config.
+	MaxConns    int
+	IdleTimeout time.Duration
+
 	// MemberExpiry is how long a member stays without a heartbeat, ScanInterval how often that is looked at. Default
 	// 120 s and 10 s.
 	MemberExpiry, ScanInterval time.Duration

@@ -29,9 +29,11 @@ type holds struct {
 
 	mu struct {
 		sync.Mutex
-		table  *longpoll.Table[held]
-		ready  []*heldPull
-		armed  int64 // the deadline that the timer is set to, in milliseconds; 0 for none
+		table *longpoll.Table[held]
+		ready []*heldPull
+		// armed is when the timer goes off, in milliseconds since 1970; 0 when it is not set. It is never later than the earliest
+		// deadline but may be earlier: an answered pull leaves the timer alone, and a new one then needs none.
+		armed  int64
 		closed bool
 	}
 }
@@ -231,17 +233,22 @@ func (h *holds) run() {
 	defer timer.Stop()
 	var ready, over []*heldPull
 	a := answers{h: h}
+	fired := false
 	for {
 		h.mu.Lock()
 		ready, h.mu.ready = h.mu.ready, ready[:0]
+		if fired {
+			h.mu.armed = 0
+		}
 		over = h.mu.table.Expire(time.Now().UnixMilli(), over[:0])
-		next, ok := h.mu.table.Next()
-		h.mu.armed = next
+		next, any := h.mu.table.Next()
+		set := any && (h.mu.armed == 0 || next < h.mu.armed)
+		if set {
+			h.mu.armed = next
+		}
 		h.mu.Unlock()
-		if ok {
+		if set {
 			timer.Reset(time.Until(time.UnixMilli(next)))
-		} else {
-			timer.Stop()
 		}
 		for i, x := range ready {
 			a.again(x)
@@ -254,7 +261,9 @@ func (h *holds) run() {
 		a.flush()
 		select {
 		case <-h.kick:
+			fired = false
 		case <-timer.C:
+			fired = true
 		case <-h.quit:
 			return
 		}
