@@ -435,3 +435,15 @@ func TestListenErrorsNameTheKey(t *testing.T) {
 		}
 	}
 }
+
+func TestBrokerConnectionsAreBounded(t *testing.T) {
+	cfg := load(t, t.TempDir(), nil)
+	cfg.Broker.MaxConnections = 2
+	a, _ := start(t, cfg)
+	dial(t, a.Listeners()["broker"]).send("t", "x")
+	dial(t, a.Listeners()["broker"]).send("t", "x")
+	third := dial(t, a.Listeners()["broker"])
+	if n, err := third.nc.Read(make([]byte, 1)); err == nil {
+		t.Errorf("the third connection got %d bytes, want it closed", n)
+	}
+}

@@ -76,6 +76,7 @@ func (a *App) startPull(ctx context.Context) error {
 		NoAutoCreateTopics: !c.Broker.AutoCreateTopics, NoAutoCreateGroups: !c.Broker.AutoCreateGroups,
 		DefaultTopicQueues: int32(c.Broker.DefaultQueues),
 		RegisterInterval:   c.Broker.RegisterInterval,
+		MaxConns:           int(c.Broker.MaxConnections), IdleTimeout: c.Broker.IdleTimeout,
 		Log:                a.log,
 	}
 	if a.names != nil {

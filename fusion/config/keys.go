@@ -70,7 +70,7 @@ func keys(c *Config) []Key {
 			Doc:   "Largest body of a message, on both front ends.",
 			value: sizeValue{p: &c.Broker.MaxMessageSize, min: 1 << 10, max: 4 << 20}},
 		{Name: "broker.max-connections", Default: "18000", Unit: "connections",
-			Doc:   "Most connections on the broker port at a time.",
+			Doc:   "Most connections on the broker port, and on the fast one, at a time. Further ones are closed at once.",
 			value: intValue{&c.Broker.MaxConnections, 1, 1_000_000}},
 		{Name: "broker.idle-timeout", Default: "2m",
 			Doc:   "Close a connection that was silent for this long.",
@@ -87,7 +87,7 @@ func keys(c *Config) []Key {
 			Doc:   "How long a subscriber has to acknowledge a push before the message is tried again.",
 			value: durationValue{&c.Notify.AckTimeout, 100 * time.Millisecond, 10 * time.Minute}},
 		{Name: "notify.max-connections", Default: "40000", Unit: "connections",
-			Doc:   "Most connections on the Notify port at a time.",
+			Doc:   "Most connections on the Notify port at a time. Further ones are closed at once.",
 			value: intValue{&c.Notify.MaxConnections, 1, 1_000_000}},
 
 		{Name: "http.addr", Default: "127.0.0.1:8080", HasFlag: true,
