@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 )
@@ -89,10 +90,14 @@ func (g Group) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON sets the fields that are there and leaves the others as they are; what it does not know goes to Extra.
 func (g *Group) UnmarshalJSON(b []byte) error {
 	f := g.fields()
-	f.Attributes = nil // decoding into a map would change that of whoever shares it
+	// Decoding into a map or a RawMessage would change that of whoever shares it.
+	f.Attributes, f.RetryPolicy = nil, nil
 	extra, err := unmarshalWith(b, &f, groupNames)
 	if err != nil {
 		return err
+	}
+	if len(extra) == 0 && f.RetryPolicy != nil && !bytes.Equal(f.RetryPolicy, defaultRetryPolicy) {
+		extra = map[string]json.RawMessage{retryPolicy: f.RetryPolicy}
 	}
 	if f.Attributes == nil {
 		f.Attributes = g.Attributes

@@ -13,6 +13,23 @@ import (
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
+// A retry policy is kept when it is the only thing that is not among a group's fields, and reading one does not change the
+// default of others.
+func TestRetryPolicyAloneIsKept(t *testing.T) {
+	for _, policy := range []string{`{"type":"EXPONENTIAL"}`, `{"type":"X"}`} {
+		g := DefaultGroup("")
+		if err := json.Unmarshal([]byte(`{"groupName":"G","groupRetryPolicy":`+policy+`}`), &g); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := json.Marshal(g); err != nil || !strings.Contains(string(b), `"groupRetryPolicy":`+policy) {
+			t.Errorf("%s became %s, %v", policy, b, err)
+		}
+		if b, _ := json.Marshal(DefaultGroup("H")); !strings.Contains(string(b), `"groupRetryPolicy":{"type":"CUSTOMIZED"}`) {
+			t.Errorf("after reading %s the default is %s", policy, b)
+		}
+	}
+}
+
 func TestPutRefusesWhatIsOutOfRange(t *testing.T) {
 	topic := func(change func(*Topic)) Topic {
 		c := DefaultTopic("T")
