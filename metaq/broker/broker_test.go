@@ -32,6 +32,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		{"StoreHost", func(c *Config) { c.StoreHost = netip.AddrPort{} }}, {"Region", func(c *Config) { c.Region = "a\x02b" }},
 		{"MaxBodyBytes", func(c *Config) { c.MaxBodyBytes = store.MaxBodyBytes + 1 }}, {"MaxHeld", func(c *Config) { c.MaxHeld = -1 }}, {"MaxHold", func(c *Config) { c.MaxHold = 2 * time.Hour }},
 		{"DefaultTopicQueues", func(c *Config) { c.DefaultTopicQueues = 100_000 }}, {"MemberExpiry", func(c *Config) { c.MemberExpiry = time.Millisecond }},
+		{"MaxConns", func(c *Config) { c.MaxConns = -1 }}, {"IdleTimeout", func(c *Config) { c.IdleTimeout = time.Millisecond }},
 	} {
 		c := good()
 		tc.give(&c)
@@ -50,7 +51,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 }
 
 // Every code without any field or body gets an answer with its opaque, and the connection lives on.
-func TestRequestsWithoutAnything(t *testing.T) {
+func TestLaw9RequestsWithoutAnything(t *testing.T) {
 	e := start(t)
 	c := e.dial()
 	served := []int32{remoting.ReqSendMessage, remoting.ReqSendMessageV2, remoting.ReqPullMessage, remoting.ReqLitePullMessage}
@@ -95,7 +96,7 @@ func TestUnknownCodesAreNamed(t *testing.T) {
 }
 
 // Broken frames and foreign protocols end their own connection and no other.
-func TestHostileInput(t *testing.T) {
+func TestLaw9HostileInputEndsOnlyItsConnection(t *testing.T) {
 	e := start(t)
 	e.topic("T", 1)
 	good := e.dial()
@@ -131,7 +132,7 @@ func TestHostileInput(t *testing.T) {
 }
 
 // Random fields for every code: always an answer, never a panic, nothing stored.
-func FuzzRequest(f *testing.F) {
+func FuzzLaw9Request(f *testing.F) {
 	e := start(f)
 	e.topic("T", 1)
 	c := e.dial()

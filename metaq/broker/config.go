@@ -172,6 +172,12 @@ func (c *Config) validate() error {
 			return bad(d.field, d.v, fmt.Sprintf("%v to %v", d.l, d.h))
 		}
 	}
+	if c.MaxConns < 0 {
+		return bad("MaxConns", c.MaxConns, "0 for the default, or more")
+	}
+	if c.IdleTimeout != 0 && c.IdleTimeout < time.Second {
+		return bad("IdleTimeout", c.IdleTimeout, "0 for the default, or at least 1s")
+	}
 	return nil
 }
 

@@ -37,7 +37,7 @@ var stateful = map[int32][]int32{
 }
 
 // Requests recorded from real clients get the code and the fields that RocketMQ 5.3.3 answered.
-func TestRecordedRequests(t *testing.T) {
+func TestLaw10RecordedRequests(t *testing.T) {
 	for _, file := range []string{"go-2173d07", "go-2173d07-binary", "java-5.3.3", "java-5.3.3-binary", "mqadmin-5.3.3"} {
 		t.Run(file, func(t *testing.T) { replay(t, file) })
 	}

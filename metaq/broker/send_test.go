@@ -311,7 +311,7 @@ func TestBurst(t *testing.T) {
 
 // Whatever a producer says of its body's compression reaches the consumer, and the body is not touched. The two bits about
 // the form of addresses are the store's.
-func TestBodiesAndFlagsPassThrough(t *testing.T) {
+func TestLaw3BodiesAndFlagsPassThrough(t *testing.T) {
 	e := start(t)
 	e.topic("T", 1)
 	c := e.dial()
@@ -332,7 +332,7 @@ func TestBodiesAndFlagsPassThrough(t *testing.T) {
 }
 
 // A topic that asks for sync is answered when its messages are on the disk, beside one that does not, from one burst.
-func TestSendToASyncTopic(t *testing.T) {
+func TestLaw4SyncTopicIsAnsweredFromTheDisk(t *testing.T) {
 	e := start(t)
 	e.topic("A", 1)
 	c := e.dial()
