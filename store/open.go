@@ -81,9 +81,13 @@ func (s *Store) open() error {
 	if err := s.o.FS.MkdirAll(s.path(ownDir)); err != nil {
 		return err
 	}
+	topicsLost := false
 	s.tables.topics, s.tables.groups, s.tables.offsets, err = meta.Open(meta.Config{
 		FS: s.o.FS, Dir: s.path(configDir), Now: s.o.Now,
-		Damaged: func(d meta.Damage) { s.event(levelError, "config file is damaged", "damage", fmt.Sprint(d)) },
+		Damaged: func(d meta.Damage) {
+			topicsLost = topicsLost || d.Lost && d.Table == meta.TopicTable
+			s.event(levelError, "config file is damaged", "damage", fmt.Sprint(d))
+		},
 	})
 	if err != nil {
 		return err
@@ -92,6 +96,11 @@ func (s *Store) open() error {
 		return err
 	}
 	s.tables.topics.OnChange(func(c *meta.Topic) { s.setTopic(c) })
+	if topicsLost {
+		if err := s.rebuildTopics(); err != nil {
+			return err
+		}
+	}
 	s.log.Start()
 	s.done.Add(1)
 	go s.housekeeping()

@@ -13,11 +13,14 @@ import (
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
-// The names below the config directory.
+// The tables, by the names that their files have in the config directory.
 const (
-	topicsFile    = "topics.json"
-	groupsFile    = "subscriptionGroup.json"
-	offsetsFile   = "consumerOffset.json"
+	TopicTable  = "topics.json"
+	GroupTable  = "subscriptionGroup.json"
+	OffsetTable = "consumerOffset.json"
+)
+
+const (
 	backupSuffix  = ".bak"
 	damagedSuffix = ".damaged-" // and the time in milliseconds
 )
@@ -27,10 +30,23 @@ const maxFileBytes = 1 << 30
 
 // Damage is a file that could not be read at open. It is kept under another name.
 type Damage struct {
-	File string // path of the file
-	Kept string // where its bytes are now; empty when that failed too
-	Err  error  // what was wrong with it
-	Lost bool   // neither the file nor its backup could be read: the table starts empty
+	Table string // TopicTable, GroupTable or OffsetTable
+	File  string // path of the file
+	Kept  string // where its bytes are now; empty when that failed too
+	Err   error  // what was wrong with it
+	Lost  bool   // neither the file nor its backup could be read: the table starts empty
+}
+
+// String says what happened in one line.
+func (d Damage) String() string {
+	s := fmt.Sprintf("%s cannot be used (%v)", d.File, d.Err)
+	if d.Kept != "" {
+		s += ", it is kept as " + d.Kept
+	}
+	if d.Lost {
+		return s + ", and there is no other copy: the table starts empty"
+	}
+	return s + ", its backup is used"
 }
 
 // file is one JSON file that is only ever replaced as a whole. One caller at a time. A main file that could not be read
@@ -65,7 +81,7 @@ func (f *file) load(use func(document) error) error {
 		case !errors.As(err, &damage):
 			return fmt.Errorf("read %s: %w", f.path(suffix), err)
 		}
-		d := Damage{File: f.path(suffix), Err: damage.err}
+		d := Damage{Table: f.name, File: f.path(suffix), Err: damage.err}
 		kept := d.File + damagedSuffix + strconv.FormatInt(f.now().UnixMilli(), 10)
 		if err := f.fs.Rename(d.File, kept); err != nil {
 			return fmt.Errorf("keep the damaged %s aside: %w", d.File, err)

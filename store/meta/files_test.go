@@ -93,7 +93,7 @@ func TestFilesOfRealBrokers(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			fsys := vfs.NewMem()
 			before := map[string]map[string]any{}
-			for _, name := range []string{topicsFile, groupsFile, offsetsFile} {
+			for _, name := range []string{TopicTable, GroupTable, OffsetTable} {
 				b, err := os.ReadFile(filepath.Join("testdata", version, name))
 				if err != nil {
 					t.Fatal(err)
@@ -130,7 +130,7 @@ func TestFilesOfRealBrokers(t *testing.T) {
 			if err := x.offsets.Persist(); err != nil {
 				t.Fatal(err)
 			}
-			for name, key := range map[string]string{topicsFile: "topicConfigTable", groupsFile: "subscriptionGroupTable", offsetsFile: "offsetTable"} {
+			for name, key := range map[string]string{TopicTable: "topicConfigTable", GroupTable: "subscriptionGroupTable", OffsetTable: "offsetTable"} {
 				after, was := object(t, read(t, fsys, name)), before[name]
 				for field, v := range was {
 					if field != key && field != "dataVersion" && !cmp.Equal(after[field], v) {
@@ -173,7 +173,7 @@ func TestFilesOfRealBrokers(t *testing.T) {
 
 func TestFirstWriteKeepsWhatWeDoNotKnow(t *testing.T) {
 	fsys := vfs.NewMem()
-	write(t, fsys, topicsFile, `{"dataVersion":{"counter":7},"future":[1,{2:3}],"topicConfigTable":{"A":{"topicName":"A","perm":4,"later":{"x":1}}}}`)
+	write(t, fsys, TopicTable, `{"dataVersion":{"counter":7},"future":[1,{2:3}],"topicConfigTable":{"A":{"topicName":"A","perm":4,"later":{"x":1}}}}`)
 	x := open(t, fsys)
 	a := *x.topics.Get("A")
 	if a.ReadQueues != 16 || string(a.Extra["later"]) != `{"x":1}` {
@@ -192,7 +192,7 @@ func TestFirstWriteKeepsWhatWeDoNotKnow(t *testing.T) {
 }
 }
 `
-	if d := cmp.Diff(want, read(t, fsys, topicsFile)); d != "" {
+	if d := cmp.Diff(want, read(t, fsys, TopicTable)); d != "" {
 		t.Errorf("file (-want +got):\n%s", d)
 	}
 	if err := x.topics.Put(c); err != nil {
@@ -221,13 +221,13 @@ func TestDamagedFiles(t *testing.T) {
 	for _, d := range damaged {
 		t.Run(d.name+", good backup", func(t *testing.T) {
 			fsys := vfs.NewMem()
-			write(t, fsys, offsetsFile, d.text)
-			write(t, fsys, offsetsFile+".bak", olderOffsets)
+			write(t, fsys, OffsetTable, d.text)
+			write(t, fsys, OffsetTable+".bak", olderOffsets)
 			x := open(t, fsys)
 			if got, ok := x.offsets.Get("G", "T", 0); !ok || got != 5 {
 				t.Fatalf("offset is %d, %v, want the backup's 5", got, ok)
 			}
-			if len(x.damages) != 1 || x.damages[0].Lost || x.damages[0].Err == nil || x.damages[0].File != "/config/"+offsetsFile {
+			if len(x.damages) != 1 || x.damages[0].Lost || x.damages[0].Err == nil || x.damages[0].Table != OffsetTable || x.damages[0].File != "/config/"+OffsetTable {
 				t.Fatalf("told %+v", x.damages)
 			}
 			kept := filepath.Base(x.damages[0].Kept)
@@ -239,7 +239,7 @@ func TestDamagedFiles(t *testing.T) {
 			if err := x.offsets.Persist(); err != nil {
 				t.Fatal(err)
 			}
-			if got := read(t, fsys, offsetsFile+".bak"); got != olderOffsets {
+			if got := read(t, fsys, OffsetTable+".bak"); got != olderOffsets {
 				t.Errorf("the first write made the backup %s", got)
 			}
 			if got, _ := open(t, fsys).offsets.Get("G", "T", 0); got != 6 {
@@ -248,8 +248,8 @@ func TestDamagedFiles(t *testing.T) {
 		})
 		t.Run(d.name+", backup too", func(t *testing.T) {
 			fsys := vfs.NewMem()
-			write(t, fsys, offsetsFile, d.text)
-			write(t, fsys, offsetsFile+".bak", d.text)
+			write(t, fsys, OffsetTable, d.text)
+			write(t, fsys, OffsetTable+".bak", d.text)
 			x := open(t, fsys)
 			if len(x.offsets.All()) != 0 || len(x.damages) != 2 || !x.damages[0].Lost || !x.damages[1].Lost {
 				t.Fatalf("offsets %v, told %+v", x.offsets.All(), x.damages)
@@ -266,7 +266,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 	t.Run("main file missing", func(t *testing.T) {
 		fsys := vfs.NewMem()
-		write(t, fsys, offsetsFile+".bak", olderOffsets)
+		write(t, fsys, OffsetTable+".bak", olderOffsets)
 		x := open(t, fsys)
 		if got, _ := x.offsets.Get("G", "T", 0); got != 5 || len(x.damages) != 0 {
 			t.Errorf("offset is %d, told %+v", got, x.damages)
@@ -290,7 +290,7 @@ func TestShorterFileHasNoOldTail(t *testing.T) {
 	if err := x.offsets.Persist(); err != nil {
 		t.Fatal(err)
 	}
-	table := object(t, read(t, fsys, offsetsFile))["offsetTable"].(map[string]any)
+	table := object(t, read(t, fsys, OffsetTable))["offsetTable"].(map[string]any)
 	if len(table) != 10 {
 		t.Errorf("the file has %d groups, want 10", len(table))
 	}

@@ -29,9 +29,9 @@ func Open(c Config) (*Topics, *Groups, *Offsets, error) {
 	open := func(name string) *file {
 		return &file{fs: c.FS, dir: c.Dir, name: name, now: c.Now, damaged: c.Damaged}
 	}
-	topics := &Topics{table[Topic]{file: open(topicsFile), key: "topicConfigTable"}}
-	groups := &Groups{table[Group]{file: open(groupsFile), key: "subscriptionGroupTable"}}
-	offsets := &Offsets{file: open(offsetsFile)}
+	topics := &Topics{table[Topic]{file: open(TopicTable), key: "topicConfigTable"}}
+	groups := &Groups{table[Group]{file: open(GroupTable), key: "subscriptionGroupTable"}}
+	offsets := &Offsets{file: open(OffsetTable)}
 	if err := topics.load(); err != nil {
 		return nil, nil, nil, err
 	}

@@ -208,7 +208,7 @@ func TestConcurrentPutsShareWrites(t *testing.T) {
 	var arrived sync.WaitGroup
 	arrived.Add(others)
 	x = open(t, vfs.Intercept(vfs.NewMem(), func(op vfs.Op) error {
-		if op.Kind == "create" && strings.HasSuffix(op.Name, topicsFile+".tmp") {
+		if op.Kind == "create" && strings.HasSuffix(op.Name, TopicTable+".tmp") {
 			writes++
 			once.Do(func() {
 				close(first)
@@ -309,7 +309,7 @@ func TestOffsets(t *testing.T) {
 	if err := o.Persist(); err != nil {
 		t.Fatal(err)
 	}
-	file := read(t, fsys, offsetsFile)
+	file := read(t, fsys, OffsetTable)
 	if wantFile := "{\n\"dataVersion\":{\"counter\":1,\"stateVersion\":0,\"timestamp\":1800000000000},\n\"offsetTable\":{\n\"T@H\":{\"0\":5},\n\"U@G\":{\"1\":0}\n}\n}\n"; file != wantFile {
 		t.Errorf("file is\n%s, want\n%s", file, wantFile)
 	}
@@ -320,7 +320,7 @@ func TestOffsets(t *testing.T) {
 	if err := o.Persist(); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, fsys, offsetsFile); got != file {
+	if got := read(t, fsys, OffsetTable); got != file {
 		t.Error("nothing has changed, but the file has")
 	}
 	if d := cmp.Diff(want, open(t, fsys).offsets.All()); d != "" {
