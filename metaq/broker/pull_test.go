@@ -3,8 +3,10 @@ package broker
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -363,4 +365,84 @@ func TestHeldPullsUnderLoad(t *testing.T) {
 			t.Fatal("readers do not end")
 		}
 	}
+}
+
+// Pulls that end by a message, by their time and by their connection, all at once: each live one gets one answer, in the
+// order of the queue, and none is left.
+func TestHeldPullsEndOnce(t *testing.T) {
+	e := start(t)
+	e.topic("T", 2)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	const clients, rounds = 12, 60
+	stop := make(chan struct{})
+	var senders, readers sync.WaitGroup
+	p := e.dial()
+	senders.Add(1)
+	go func() {
+		defer senders.Done()
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				m := message{topic: "T", queue: i % 2, body: fmt.Sprint(i), props: props("TAGS", []string{"A", "B", "C"}[rnd.IntN(3)])}
+				if r := p.send(m); r.Code != 0 {
+					t.Errorf("%v", r)
+					return
+				}
+			}
+		}
+	}()
+	for i := range clients {
+		readers.Add(1)
+		go func() {
+			defer readers.Done()
+			rnd := rand.New(rand.NewPCG(seed, uint64(i)+1))
+			c := e.dial()
+			next := [2]int64{}
+			for range rounds {
+				if rnd.IntN(10) == 0 {
+					c.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "T", offset: next[0] + 1000, sub: "A", suspend: time.Second}.fields()...)
+					c.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "T", offset: next[0], sub: "Z", suspend: time.Second}.fields()...)
+					c.flush()
+					c.conn.Close()
+					c = e.dial()
+					continue
+				}
+				asked := map[int32]int{}
+				for q := range 2 {
+					tag := []string{"*", "A", "B || C", "Z"}[rnd.IntN(4)]
+					o := c.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "T", queue: q, offset: next[q], sub: tag, suspend: time.Duration(1+rnd.IntN(20)) * time.Millisecond}.fields()...)
+					asked[o] = q
+				}
+				c.flush()
+				for len(asked) > 0 {
+					r := c.read(20 * time.Second)
+					if r == nil {
+						t.Errorf("client %d: %d pulls have no answer", i, len(asked))
+						return
+					}
+					q, ok := asked[r.Opaque]
+					if !ok {
+						t.Errorf("client %d: an answer more: %v", i, r)
+						return
+					}
+					delete(asked, r.Opaque)
+					at, err := r.Int64("nextBeginOffset")
+					if err != nil || at < next[q] || !slices.Contains([]int32{0, 19, 20}, r.Code) {
+						t.Errorf("client %d: from %d: %v, %v", i, next[q], r, err)
+						return
+					}
+					next[q] = at
+				}
+			}
+			c.conn.Close()
+		}()
+	}
+	readers.Wait()
+	close(stop)
+	senders.Wait()
+	e.held(0)
 }
