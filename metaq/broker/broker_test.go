@@ -165,10 +165,18 @@ func FuzzLaw9Request(f *testing.F) {
 func TestStopAnswersHeldPullsAndUnregisters(t *testing.T) {
 	e := start(t)
 	e.topic("T", 1)
+	e.topic("U", 1)
 	c := e.dial()
+	p := e.dial()
 	o := c.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "T", sub: "*", suspend: 30 * time.Second}.fields()...)
 	c.flush()
-	e.held(1)
+	d := e.dial()
+	rejecting := d.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "U", sub: "A", suspend: 30 * time.Second}.fields()...)
+	d.flush()
+	e.held(2)
+	for range 2 {
+		p.sent(message{topic: "U", body: "x", props: props("TAGS", "B")})
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := e.b.Stop(ctx); err != nil {
@@ -176,6 +184,9 @@ func TestStopAnswersHeldPullsAndUnregisters(t *testing.T) {
 	}
 	if r := c.await(o); r.Code != 19 {
 		t.Errorf("the held pull: %v", r)
+	}
+	if r := d.await(rejecting); r.Code != 20 || num(t, r, "nextBeginOffset") != 2 {
+		t.Errorf("after rejected messages: %v, want code 20 and the offset behind them", r)
 	}
 	if _, ok := e.ns.Table().Route("T", e.b.cfg.StoreHost.Addr()); ok {
 		t.Error("the broker is still in the routes")
