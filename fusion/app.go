@@ -59,16 +59,33 @@ func New(cfg *config.Loaded, o Options) *App {
 	a.live.Store(cfg)
 	a.setPhase("starting")
 	a.parts = lifecycle.New(
-		lifecycle.Part{Name: "ports", Start: a.choosePort, Stop: a.closePorts},
-		lifecycle.Part{Name: "store", Start: a.startStore, Stop: a.stopStore},
-		lifecycle.Part{Name: "push", Start: a.startPush, Stop: a.stopPush},
-		lifecycle.Part{Name: "nameserver", Start: a.startNameserver, Stop: a.stopNameserver},
-		lifecycle.Part{Name: "pull", Start: a.startPull, Stop: a.stopPull},
-		lifecycle.Part{Name: "notify", Start: a.startNotify, Stop: a.stopNotify},
-		lifecycle.Part{Name: "profiles", Start: a.startProfiles, Stop: a.stopProfiles},
-		lifecycle.Part{Name: "http", Start: a.startHTTP, Stop: a.stopHTTP},
+		a.part("ports", a.choosePort, a.closePorts),
+		a.part("store", a.startStore, a.stopStore),
+		a.part("push", a.startPush, a.stopPush),
+		a.part("nameserver", a.startNameserver, a.stopNameserver),
+		a.part("pull", a.startPull, a.stopPull),
+		a.part("notify", a.startNotify, a.stopNotify),
+		a.part("profiles", a.startProfiles, a.stopProfiles),
+		a.part("http", a.startHTTP, a.stopHTTP),
 	)
 	return a
+}
+
+// part makes a part that tells the log how long it took; at info when that is longer than a person expects.
+func (a *App) part(name string, start, stop func(context.Context) error) lifecycle.Part {
+	timed := func(what string, do func(context.Context) error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			begin := time.Now()
+			err := do(ctx)
+			level, took := slog.LevelDebug, time.Since(begin)
+			if took > time.Second {
+				level = slog.LevelInfo
+			}
+			a.log.Log(ctx, level, what, "part", name, "took_ms", took.Milliseconds())
+			return err
+		}
+	}
+	return lifecycle.Part{Name: name, Start: timed("part started", start), Stop: timed("part stopped", stop)}
 }
 
 // Start starts every part. When it fails, nothing of the process is left running.

@@ -106,6 +106,12 @@ func dial(t *testing.T, addr string) *conn {
 
 func (c *conn) call(code int32, fields func(*remoting.Encoder), body []byte) (remoting.Header, []byte) {
 	c.t.Helper()
+	c.ask(code, fields, body)
+	return c.answer()
+}
+
+func (c *conn) ask(code int32, fields func(*remoting.Encoder), body []byte) {
+	c.t.Helper()
 	var e remoting.Encoder
 	e.Begin(remoting.Head{Code: code, Opaque: 7})
 	if fields != nil {
@@ -117,6 +123,10 @@ func (c *conn) call(code int32, fields func(*remoting.Encoder), body []byte) (re
 	if _, err := c.nc.Write(e.Bytes()); err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+func (c *conn) answer() (remoting.Header, []byte) {
+	c.t.Helper()
 	for {
 		frame, err := remoting.ReadFrame(c.nc, nil)
 		if err != nil {
@@ -445,5 +455,41 @@ func TestBrokerConnectionsAreBounded(t *testing.T) {
 	third := dial(t, a.Listeners()["broker"])
 	if n, err := third.nc.Read(make([]byte, 1)); err == nil {
 		t.Errorf("the third connection got %d bytes, want it closed", n)
+	}
+}
+
+// TestStopWithWorkInFlight: a held pull and idle connections on every port neither keep the process nor are forgotten.
+func TestStopWithWorkInFlight(t *testing.T) {
+	log := &logged{}
+	a := New(load(t, t.TempDir(), nil), Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err := a.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, a.Listeners()["broker"])
+	c.send("held", "x")
+	p := remoting.PullHeader{ConsumerGroup: "g", Topic: "held", QueueID: 1, QueueOffset: 1, MaxMsgNums: 32,
+		SysFlag: remoting.PullSuspend | remoting.PullSubscription, SuspendTimeoutMillis: 20_000, Subscription: "*"}
+	c.ask(remoting.ReqPullMessage, p.Write, nil)
+	for end := time.Now().Add(20 * time.Second); a.broker.Stats().HeldPulls == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the pull is not held")
+		}
+	}
+	for _, name := range []string{"nameserver", "notify", "http"} {
+		dial(t, a.Listeners()[name])
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	defer cancel()
+	if err := a.Stop(ctx); err != nil {
+		t.Errorf("Stop = %v\n%s", err, log)
+	}
+	if h, _ := c.answer(); h.Code != remoting.RespPullNotFound && h.Code != remoting.RespPullRetryImmediately {
+		t.Errorf("the held pull was answered with %d %s", h.Code, h.Remark)
+	}
+	if err := a.Ready(); err == nil {
+		t.Error("ready after Stop")
+	}
+	if strings.Contains(log.String(), "part stopped") {
+		t.Errorf("a part took more than a second to stop:\n%s", log)
 	}
 }

@@ -77,7 +77,7 @@ func (a *App) startPull(ctx context.Context) error {
 		DefaultTopicQueues: int32(c.Broker.DefaultQueues),
 		RegisterInterval:   c.Broker.RegisterInterval,
 		MaxConns:           int(c.Broker.MaxConnections), IdleTimeout: c.Broker.IdleTimeout,
-		Log:                a.log,
+		Log: a.log,
 	}
 	if a.names != nil {
 		conf.Registrars = append(conf.Registrars, broker.Embedded{NameServer: a.names})

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -14,6 +15,9 @@ type Server struct {
 	http http.Server
 	addr net.Addr
 	done chan struct{} // closed when the accept loop has ended
+
+	// silent are connections that have not sent a request yet. net/http waits five seconds for each of them.
+	silent sync.Map // net.Conn
 }
 
 // Serve serves h on l until Shutdown. It takes l over.
@@ -27,6 +31,13 @@ func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
+	s.http.ConnState = func(c net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			s.silent.Store(c, nil)
+		} else {
+			s.silent.Delete(c)
+		}
+	}
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(limit(l, maxConns)); !errors.Is(err, http.ErrServerClosed) {
@@ -41,10 +52,16 @@ func (s *Server) Addr() net.Addr { return s.addr }
 
 // Shutdown stops accepting and waits for requests in work; when ctx ends first it closes their connections.
 func (s *Server) Shutdown(ctx context.Context) error {
-	err := s.http.Shutdown(ctx)
+	result := make(chan error, 1)
+	go func() { result <- s.http.Shutdown(ctx) }()
+	<-s.done // from here on no connection comes
+	s.silent.Range(func(c, _ any) bool {
+		_ = c.(net.Conn).Close() // it has asked for nothing
+		return true
+	})
+	err := <-result
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
 	}
-	<-s.done
 	return err
 }
