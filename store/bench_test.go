@@ -211,7 +211,7 @@ func sides(b *testing.B, ours, bare func(b *testing.B)) {
 
 // In batches: at least 60% of the baseline.
 func BenchmarkBudgetAppendAsyncBatch(b *testing.B) {
-	sides(b, func(b *testing.B) { appendRecords(b, meta.Async, 1, 64) }, bareAsync)
+	sides(b, func(b *testing.B) { appendRecords(b, meta.Async, 1, 128) }, bareAsync)
 }
 
 // 64 goroutines with one record a call: at least 25% of the same baseline.

@@ -75,7 +75,8 @@ type syncPart struct {
 type chunk struct {
 	seg    *segment
 	off    int64
-	lo, hi int // in gather.buf
+	lo, hi int    // in gather.buf
+	own    []byte // instead of lo and hi: the buffer of a batch, whose caller waits at least until it is written
 }
 
 // gather is what has been given places but is not written: bytes for the log and the batches they came from.
@@ -83,6 +84,8 @@ type gather struct {
 	buf      []byte
 	chunks   []chunk
 	parts    []Part
+	wakes    []*Batch // scratch of acknowledge
+	bytes    int      // of all chunks
 	start    int64
 	end      int64
 	syncOnly bool // nobody in it waits for less than a sync
@@ -92,18 +95,19 @@ func (g *gather) reset() {
 	if cap(g.buf) > keepBuffer {
 		g.buf = nil
 	}
-	g.buf = g.buf[:0]
+	g.buf, g.bytes = g.buf[:0], 0
 	clear(g.chunks)
 	clear(g.parts)
-	g.chunks, g.parts = g.chunks[:0], g.parts[:0]
+	clear(g.wakes)
+	g.chunks, g.parts, g.wakes = g.chunks[:0], g.parts[:0], g.wakes[:0]
 }
 
 // Append gives the batch's records their places and returns when each is acknowledged or has its Err set. Items that
 // fail leave no trace.
 //
 // The pipeline. A caller takes mu, gets places and copies its bytes into the active gather. If nobody has the pen it
-// takes it: swap the gathers, unlock, write, tell Written, lock, acknowledge, and again while bytes have gathered
-// meanwhile, at most leaderTurns times before the pen goes to a caller that waits. So one write carries all that
+// takes it: swap the gathers, unlock, write, tell Written, lock, note who is done, unlock, wake them, and again while bytes
+// have gathered meanwhile, at most leaderTurns times before the pen goes to a caller that waits. So one write carries all that
 // arrived during the write before it, and nobody is switched to for a record of their own. A batch that wants a sync
 // leaves the pen alone and rings the flush loop, which writes and syncs in one go: with 256 such callers a pen of
 // their own would cost a write a record. A version with a writer goroutine and a channel was not tried: it adds two
@@ -123,13 +127,10 @@ func (l *Log) Append(b *Batch) {
 		l.mu.Unlock()
 		return
 	}
-	if wantSync {
-		select {
-		case l.flush <- struct{}{}:
-		default:
-		}
+	if wantSync && (len(l.mu.active.parts) == 1 || b.pending > 1) {
+		signal(l.flush) // whoever came first to a gather has rung for all that followed
 	}
-	if !l.mu.writing && (!wantSync || len(l.mu.active.buf) >= maxGather/4) && len(l.mu.active.parts) > 0 {
+	if !l.mu.writing && (!wantSync || l.mu.active.bytes >= maxGather/4) && len(l.mu.active.parts) > 0 {
 		l.leadLocked(b)
 		if b.pending == 0 {
 			l.mu.Unlock()
@@ -205,21 +206,28 @@ func failItems(items []Item, err error) {
 	}
 }
 
-// gatherLocked takes bytes for the place m.end of the current segment.
+// gatherLocked takes bytes for the place m.end of the current segment. Many of them at once are not copied.
 func (l *Log) gatherLocked(b []byte) {
 	m := &l.mu
 	g := m.active
 	if len(g.chunks) == 0 {
 		g.start, g.syncOnly = m.end, true
 	}
-	lo := len(g.buf)
-	g.buf = append(g.buf, b...)
-	if n := len(g.chunks); n > 0 && g.chunks[n-1].seg == m.cur {
-		g.chunks[n-1].hi = len(g.buf)
+	if c := (chunk{seg: m.cur, off: m.end - m.cur.base}); len(b) >= goodCopy {
+		c.own = b
+		g.chunks = append(g.chunks, c)
 	} else {
-		g.chunks = append(g.chunks, chunk{seg: m.cur, off: m.end - m.cur.base, lo: lo, hi: len(g.buf)})
+		c.lo = len(g.buf)
+		g.buf = append(g.buf, b...)
+		c.hi = len(g.buf)
+		if n := len(g.chunks); n > 0 && g.chunks[n-1].seg == m.cur && g.chunks[n-1].own == nil {
+			g.chunks[n-1].hi = c.hi
+		} else {
+			g.chunks = append(g.chunks, c)
+		}
 	}
 	m.end += int64(len(b))
+	g.bytes += len(b)
 	g.end = m.end
 	if m.next == nil && m.end-m.cur.base > m.cur.size/2 {
 		signal(l.prepare)
@@ -235,7 +243,7 @@ func (l *Log) admitLocked() error {
 			return ErrClosed
 		case m.failed != nil:
 			return m.failed
-		case len(m.active.buf) < maxGather:
+		case m.active.bytes < maxGather:
 			return nil
 		case !m.writing:
 			l.leadLocked(nil) // what fills the buffer waits for the flush loop
@@ -311,12 +319,15 @@ func (l *Log) leadLocked(own *Batch) {
 				return // the pen is handed on, not put down
 			}
 		}
-		if own != nil && m.crowd && len(m.active.buf) < goodWrite {
+		if own != nil && m.crowd && m.active.bytes < goodWrite {
 			// Callers that the last write woke are about to come back. Letting them run first makes one write of theirs
 			// and this one; with one caller at a time nobody is waited for.
 			l.mu.Unlock()
 			runtime.Gosched()
 			l.mu.Lock()
+			if m.failed != nil {
+				continue
+			}
 		}
 		g := m.active
 		m.active, m.spare = m.spare, nil
@@ -327,7 +338,7 @@ func (l *Log) leadLocked(own *Batch) {
 		err := g.write()
 		if err == nil {
 			l.stats.writes.Add(1)
-			l.stats.bytes.Add(int64(len(g.buf)))
+			l.stats.bytes.Add(int64(g.bytes))
 			l.written.Store(g.end)
 			if l.o.Written != nil {
 				l.o.Written(g.parts, g.end)
@@ -340,6 +351,12 @@ func (l *Log) leadLocked(own *Batch) {
 			l.failLocked(g, err)
 		} else {
 			l.acknowledgeLocked(g)
+		}
+		if len(g.wakes) > 0 {
+			// Not with the lock held: whoever wakes on another processor would run into it.
+			l.mu.Unlock()
+			wakeAll(g.wakes)
+			l.mu.Lock()
 		}
 		g.reset()
 		m.spare = g
@@ -360,14 +377,19 @@ func (g *gather) heir() *Batch {
 
 func (g *gather) write() error {
 	for _, c := range g.chunks {
-		if _, err := c.seg.f.WriteAt(g.buf[c.lo:c.hi], c.off); err != nil {
+		b := c.own
+		if b == nil {
+			b = g.buf[c.lo:c.hi]
+		}
+		if _, err := c.seg.f.WriteAt(b, c.off); err != nil {
 			return fmt.Errorf("write segment %020d at %d: %w", c.seg.base, c.off, err)
 		}
 	}
 	return nil
 }
 
-// acknowledgeLocked wakes the batches of a gather that is written; those that want a sync go on to the flush loop.
+// acknowledgeLocked notes the batches of a gather that is written in g.wakes; those that want a sync go on to the flush
+// loop.
 func (l *Log) acknowledgeLocked(g *gather) {
 	m := &l.mu
 	n := 0
@@ -378,7 +400,7 @@ func (l *Log) acknowledgeLocked(g *gather) {
 			m.syncing = append(m.syncing, syncPart{p.Batch, p.From, p.To, p.end, p.since})
 			continue
 		}
-		p.Batch.partDoneLocked()
+		g.wakes = p.Batch.partDoneLocked(g.wakes)
 	}
 	l.stats.records.Add(int64(n))
 	if len(m.syncing) > 0 {
@@ -386,10 +408,19 @@ func (l *Log) acknowledgeLocked(g *gather) {
 	}
 }
 
-func (b *Batch) partDoneLocked() {
+// partDoneLocked counts a part as done, and adds the batch to wakes when that was the last one and its caller sleeps. The
+// caller stays asleep until wakeAll, so the batch is nobody else's until then.
+func (b *Batch) partDoneLocked(wakes []*Batch) []*Batch {
 	b.pending--
 	if b.pending == 0 && b.waiting {
 		b.waiting = false
+		wakes = append(wakes, b)
+	}
+	return wakes
+}
+
+func wakeAll(bs []*Batch) {
+	for _, b := range bs {
 		b.wake <- false
 	}
 }
@@ -415,8 +446,9 @@ func (l *Log) takeBackLocked(g *gather) {
 			}
 			items[k].Err = l.mu.failed
 		}
-		p.Batch.partDoneLocked()
+		g.wakes = p.Batch.partDoneLocked(g.wakes)
 	}
+	wakeAll(g.wakes)
 	g.reset()
 	l.mu.end = l.written.Load()
 }

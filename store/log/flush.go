@@ -72,16 +72,24 @@ func (l *Log) flushOnce() bool {
 		l.o.Synced(end)
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	m := &l.mu
 	n := 0
+	wakes := m.wakes[:0]
 	for n < len(m.syncing) && m.syncing[n].end <= end {
-		m.syncing[n].batch.partDoneLocked()
+		wakes = m.syncing[n].batch.partDoneLocked(wakes)
 		n++
 	}
 	rest := copy(m.syncing, m.syncing[n:])
 	clear(m.syncing[rest:])
 	m.syncing = m.syncing[:rest]
+	m.wakes = wakes
+	if len(wakes) > 0 {
+		l.mu.Unlock()
+		wakeAll(wakes) // as in leadLocked
+		clear(wakes)
+		l.mu.Lock()
+	}
+	defer l.mu.Unlock()
 	return rest > 0 || !m.writing && len(m.active.chunks) > 0
 }
 
@@ -115,7 +123,7 @@ func (l *Log) breakLog(err error) {
 	l.event(levelError, "log sync failed, appends are refused until the store is opened again", "synced", l.synced.Load(), "written", l.written.Load(), "err", err)
 	for _, p := range m.syncing {
 		failItems(p.batch.Items[p.from:p.to], m.failed)
-		p.batch.partDoneLocked()
+		wakeAll(p.batch.partDoneLocked(nil))
 	}
 	clear(m.syncing)
 	m.syncing = m.syncing[:0]
@@ -205,7 +213,7 @@ func (l *Log) timeOut() {
 				it.Err = ErrFlushTimeout
 			}
 		}
-		p.batch.partDoneLocked()
+		wakeAll(p.batch.partDoneLocked(nil))
 		n++
 	}
 	if n > 0 {

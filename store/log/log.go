@@ -39,6 +39,7 @@ const (
 
 const (
 	maxGather   = 1 << 20  // bytes that may wait for the writer before callers have to
+	goodCopy    = 16 << 10 // bytes of one batch from which a write of its own is cheaper than a copy
 	goodWrite   = 64 << 10 // bytes from which a larger write is not cheaper a byte
 	keepBuffer  = 2 << 20  // a gather buffer that grew beyond this is not kept
 	leaderTurns = 8        // writes that one caller makes for others before it hands the pen to one of them
@@ -71,6 +72,7 @@ type Log struct {
 		failed   error    // wraps ErrFailed; nil: writable
 		broken   bool     // failed for good: a sync failed
 		closed   bool
+		wakes    []*Batch   // scratch of the flush loop, which alone uses it
 		syncing  []syncPart // written, waiting for the flush loop, in log order
 	}
 	room sync.Cond // on mu: the writer took a gather, a segment was prepared (or not), the log failed or closed

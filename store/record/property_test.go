@@ -94,7 +94,7 @@ func TestOffsetID(t *testing.T) {
 }
 
 func FuzzProperties(f *testing.F) {
-	for _, s := range []string{"", "a\x011\x02", "a\x011", "\x01\x02\x01", "TAGS\x01é\x02KEYS\x01k\x02"} {
+	for _, s := range []string{"", "a\x011\x02", "a\x011", "\x01\x02\x01", "TAGS\x01é\x02KEYS\x01k\x02", "XTAGS\x01a\x02TAGS\x01\x02", "a\x01TAGS\x01b\x02TAGS\x01c\x02TAGS\x01d"} {
 		f.Add([]byte(s), "TAGS")
 	}
 	f.Fuzz(func(t *testing.T, props []byte, name string) {
@@ -111,6 +111,10 @@ func FuzzProperties(f *testing.F) {
 		}
 		if ok != found || string(got) != string(want) {
 			t.Fatalf("Property(%q, %q) = %q, %v; ranging gives %q, %v", props, name, got, ok, want, found)
+		}
+		tag, _ := record.Property(props, record.PropTags)
+		if got, want := record.TagsCode(props), int64(record.HashCode(tag)); got != want {
+			t.Fatalf("TagsCode(%q) = %d, want %d", props, got, want)
 		}
 		again := record.AppendWithout(nil, props)
 		if g, ok := record.Property(again, name); ok != found || string(g) != string(want) {
