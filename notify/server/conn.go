@@ -112,7 +112,6 @@ func (c *conn) closed() {
 	}
 	c.out.Unlock()
 	c.s.remove(c)
-	c.s.work.Add(1)
 	go func() { // not on the poller: it takes the locks of the session's groups
 		defer c.s.work.Done()
 		c.session.Close()

@@ -27,7 +27,7 @@ type Server struct {
 	stopping atomic.Bool
 	quit     chan struct{}
 	done     sync.WaitGroup // accept loop, sweeper
-	work     sync.WaitGroup // writers and session ends
+	work     sync.WaitGroup // connections until their session has ended, and their writers; only a connection adds to it
 
 	mu struct {
 		sync.Mutex
@@ -206,6 +206,7 @@ func (s *Server) onPrepare(np netpoll.Connection) context.Context {
 	full := len(s.mu.conns) >= s.o.MaxConnections || s.stopping.Load()
 	if !full {
 		s.mu.conns[c] = struct{}{}
+		s.work.Add(1) // with s.mu held, and before stopping was seen: Shutdown takes s.mu before it waits
 	}
 	s.mu.Unlock()
 	if !full {
@@ -213,6 +214,7 @@ func (s *Server) onPrepare(np netpoll.Connection) context.Context {
 		if c.session, err = s.o.Service.Open(c, c.remote); err != nil {
 			full = true
 			s.remove(c)
+			s.work.Done()
 		}
 	}
 	if full {
