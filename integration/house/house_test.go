@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -249,5 +250,46 @@ func TestLicenceIsApache2(t *testing.T) {
 	}
 	if !strings.Contains(string(b), "Apache License") || !strings.Contains(string(b), "Version 2.0, January 2004") {
 		t.Error("LICENSE is not the Apache License 2.0")
+	}
+}
+
+var (
+	namedFile = regexp.MustCompile("`((?:store|notify|metaq|sdk-go|fusion|ops|integration|docs)/[A-Za-z0-9_./-]+)`")
+	namedTest = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9_]+)`")
+	declared  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Za-z0-9_]+)\(`)
+)
+
+// A page that names files and tests that are gone is worse than none.
+func TestArchitectureNamesWhatExists(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]bool{}
+	for _, f := range files(t) {
+		if f.test() {
+			for _, m := range declared.FindAllSubmatch(f.src, -1) {
+				tests[string(m[1])] = true
+			}
+		}
+	}
+	named := 0
+	for _, m := range namedTest.FindAllSubmatch(page, -1) {
+		named++
+		if !tests[string(m[1])] {
+			t.Errorf("ARCHITECTURE.md names %s, which no test file declares", m[1])
+		}
+	}
+	for _, m := range namedFile.FindAllSubmatch(page, -1) {
+		named++
+		if later := []string{"notify/api", "store/filter"}; slices.Contains(later, string(m[1])) {
+			continue // leaves that come with a later issue
+		}
+		if _, err := os.Stat(filepath.Join(root, string(m[1]))); err != nil {
+			t.Errorf("ARCHITECTURE.md names %s: %v", m[1], err)
+		}
+	}
+	if named < 50 {
+		t.Errorf("found %d names in ARCHITECTURE.md, so this looked at next to nothing", named)
 	}
 }
