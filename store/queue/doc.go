@@ -7,10 +7,10 @@
 // # Generations and spans
 //
 // Entries are kept by spans of the log. The newest spans are in memory, as generations; when one has
-// [Config].SpanBytes of log or [Config].SpanEntries entries, the next begins. Once the log of a finished generation is on
-// the disk, a background goroutine writes it as one immutable file, sorted by queue, and drops it from memory. So memory
-// is bounded by the span limits and by what the log has not synced, however many messages and queues there are, and a
-// start reads two directories instead of every queue.
+// [Config].SpanBytes of log or [Config].SpanEntries entries, the next begins. A finished generation is written as one
+// file, sorted by queue, and dropped from memory, both in the background and without waiting for the disk. When the log
+// of the span is on the disk, the file is synced and gets its name. So memory is bounded by the span limits, however many
+// messages and queues there are and however slow the disk is, and a start reads two directories instead of every queue.
 //
 // A short span, which a clean stop writes, is taken back into memory by Open and written again under the same name when it
 // is full, so restarts do not leave crumbs.
@@ -52,7 +52,7 @@
 //	 0  4  start of the name   4  4  its length   8  4  index of the first queue   12  4  number of queues
 //	names, without separators
 //
-// A file is written as <name>.tmp, synced and renamed; then the directory is synced. The checksum of the header is checked
+// A file is written as <name>.tmp, and later synced and renamed; then the directory is synced. A start removes .tmp files. The checksum of the header is checked
 // at open, that of the directory (everything behind the entries) at its first use, that of a page when it is first read.
 // A damaged file is removed when it is noticed, and the next start builds the span again from the log.
 package queue

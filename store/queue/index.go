@@ -38,7 +38,7 @@ const (
 // Put and Seal are for the one writer: their calls must not overlap. Synced and DropBelow may run beside them, each one
 // call at a time. Everything else may be called from any goroutine at any time.
 //
-// Locks, in this order: Topic.mu, then one of Index.mu, holders, due.
+// Locks, in this order: settling, sealing, Topic.mu, then one of Index.mu, holders, due.
 type Index struct {
 	cfg Config
 
@@ -47,33 +47,37 @@ type Index struct {
 		byName map[string]*Topic
 	}
 	spans  atomic.Pointer[[]*span] // by start, each begins where the one before ends; replaced under mu
-	sealed atomic.Int64            // end of the last span, or the start of the first generation
+	sealed atomic.Int64            // end of the last settled span, or the start of the first generation
 	resume int64
 
 	// For the writer only.
 	cur   *generation
 	slabs slabs
 
-	mu struct {
+	holding atomic.Int64 // topics with held entries
+	mu      struct {
 		sync.Mutex
-		gens   []*generation // oldest first; the last one is cur
-		synced int64
-		err    error // of the last attempt to seal
+		gens               []*generation // oldest first; the last one is cur
+		synced             int64
+		sealErr, settleErr error // of the last attempts
 	}
 	holders struct {
 		sync.Mutex
-		topics []*Topic // with held entries
+		topics []*Topic // with held entries, but for those that Synced is looking at
 	}
 	due struct {
 		sync.Mutex
 		waiters []*waiter
 	}
-	sealing sync.Mutex // held while spans change; taken before all others
-	sorted  []*Topic   // by name, guarded by sealing; as long as topics.byName
-	tables  tables     // guarded by sealing
-	wake    chan struct{}
-	stop    chan struct{}
-	done    chan struct{}
+
+	settling sync.Mutex // held while a file is made durable
+	sealing  sync.Mutex // held while generations become spans
+	sorted   []*Topic   // by name, guarded by sealing; as long as topics.byName
+	tables   tables     // guarded by sealing
+
+	seal, settle chan struct{} // wake the two background goroutines
+	stop         chan struct{}
+	done         sync.WaitGroup
 }
 
 // Open loads the index files that speak for a prefix of the log from LogMin on and removes the others. The caller then
@@ -92,7 +96,7 @@ func Open(c Config) (*Index, error) {
 	if c.Failed == nil {
 		c.Failed = func(error) {}
 	}
-	x := &Index{cfg: c, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	x := &Index{cfg: c, seal: make(chan struct{}, 1), settle: make(chan struct{}, 1), stop: make(chan struct{})}
 	x.topics.byName = map[string]*Topic{}
 	if err := x.load(); err != nil {
 		for _, s := range *x.spans.Load() {
@@ -100,26 +104,28 @@ func Open(c Config) (*Index, error) {
 		}
 		return nil, err
 	}
-	go x.sealLoop()
+	x.done.Add(2)
+	go x.background(x.seal, x.sealOldest)
+	go x.background(x.settle, x.settleOldest)
 	return x, nil
 }
 
 // Resume is the log position from which the caller has to put entries after Open.
 func (x *Index) Resume() int64 { return x.resume }
 
-// Sealed is the log position below which entries are in files: where Resume would be after a crash.
+// Sealed is the log position below which entries are in durable files: where Resume would be after a crash.
 func (x *Index) Sealed() int64 { return x.sealed.Load() }
 
 // Close stops the background work and closes the files. Nobody may use the index any more, nor call a stop function.
 func (x *Index) Close() error {
 	close(x.stop)
-	<-x.done
+	x.done.Wait()
 	for _, s := range *x.spans.Load() {
 		s.release()
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.mu.err
+	return errors.Join(x.mu.sealErr, x.mu.settleErr)
 }
 
 // Topic returns the handle of a topic, or nil when the index has none of that name and create is false.
@@ -190,17 +196,8 @@ func (x *Index) finish(at int64) *generation {
 	x.cur.end = at
 	x.mu.gens = append(x.mu.gens, g)
 	x.cur = g
-	if x.mu.synced >= at {
-		x.wakeSealer()
-	}
+	signal(x.seal)
 	return g
-}
-
-func (x *Index) wakeSealer() {
-	select {
-	case x.wake <- struct{}{}:
-	default: // it has been told and has not looked yet
-	}
 }
 
 func (x *Index) hold(t *Topic) {
@@ -227,7 +224,7 @@ func (x *Index) Wake() {
 }
 
 // Synced says that the log below a position is on the disk and that all its entries have been put. Held entries below it
-// become visible, their waiters are called, and finished spans below it can be written.
+// become visible, their waiters are called, and files of spans below it can be made durable.
 func (x *Index) Synced(position int64) {
 	x.holders.Lock()
 	ts := x.holders.topics
@@ -245,8 +242,11 @@ func (x *Index) Synced(position int64) {
 	if position > x.mu.synced {
 		x.mu.synced = position
 	}
-	if len(x.mu.gens) > 1 && x.mu.gens[0].end <= x.mu.synced {
-		x.wakeSealer()
+	if len(x.mu.gens) > 1 {
+		signal(x.seal)
+	}
+	if spans := *x.spans.Load(); len(spans) > 0 && !spans[len(spans)-1].settled.Load() {
+		signal(x.settle)
 	}
 }
 
@@ -269,6 +269,7 @@ func (t *Topic) release(address int64) {
 	clear(t.held[len(left):])
 	if t.held = left; len(left) == 0 {
 		limit = t.lastPut + 1 // with those that were visible in other queues all the time
+		t.index.holding.Add(-1)
 	} else {
 		t.index.hold(t)
 	}
@@ -281,6 +282,8 @@ func (t *Topic) release(address int64) {
 // DropBelow forgets what the log no longer has: entries with addresses below a position cannot be read any more, and
 // files that speak only for positions below it are removed.
 func (x *Index) DropBelow(position int64) error {
+	x.settling.Lock()
+	defer x.settling.Unlock()
 	x.sealing.Lock()
 	defer x.sealing.Unlock()
 	var errs []error
@@ -307,7 +310,7 @@ func (x *Index) DropBelow(position int64) error {
 	x.spans.Store(&kept)
 	x.mu.Unlock()
 	for _, s := range old[:n] {
-		if err := x.cfg.FS.Remove(s.name); err != nil {
+		if err := x.cfg.FS.Remove(s.path()); err != nil {
 			errs = append(errs, err)
 		}
 		s.release()
@@ -319,8 +322,8 @@ func (x *Index) DropBelow(position int64) error {
 // span again.
 func (x *Index) damaged(s *span, err error) {
 	var c *CorruptError
-	if errors.As(err, &c) {
-		if e := x.cfg.FS.Remove(s.name); e == nil {
+	if errors.As(err, &c) && s.removed.CompareAndSwap(false, true) {
+		if e := x.cfg.FS.Remove(s.path()); e == nil {
 			err = errors.Join(err, x.cfg.FS.SyncDir(x.cfg.Dir))
 		}
 	}

@@ -49,6 +49,7 @@ func (x *Index) load() error {
 			case s.end <= x.cfg.LogMin: // its part of the log is gone
 				s.release()
 			case s.start == start && s.end <= x.cfg.LogEnd && x.follows(spans, s):
+				s.settled.Store(true)
 				spans = append(spans, s)
 				continue
 			default:

@@ -123,6 +123,7 @@ func (q *Queue) Put(offset int64, e Entry, visible bool) error {
 		}
 	} else if q.visible.Load() == q.next-1 { // the first one that is held
 		if t.held = append(t.held, q); len(t.held) == 1 {
+			t.index.holding.Add(1)
 			t.index.hold(t)
 		}
 	}

@@ -91,9 +91,10 @@ func (r *run) grow(k int) {
 	r.more.Store(&more)
 }
 
-// slabs hand out runs and first blocks. One caller at a time. A slab is freed when the last run cut from it is gone,
-// which sealing makes happen to all of them together.
+// slabs hand out runs and first blocks. One caller at a time. A slab belongs to one generation, since it is freed as a
+// whole, when the last run cut from it is gone: shared with a later one it would keep all blocks of its runs.
 type slabs struct {
+	gen    *generation
 	runs   []run
 	blocks [][firstBlock]slotEntry
 }
@@ -101,7 +102,8 @@ type slabs struct {
 const slabRuns = 256
 
 func (s *slabs) run(g *generation, base int64) *run {
-	if len(s.runs) == 0 {
+	if len(s.runs) == 0 || s.gen != g {
+		s.gen = g
 		s.runs = make([]run, slabRuns)
 		s.blocks = make([][firstBlock]slotEntry, slabRuns)
 	}

@@ -11,16 +11,28 @@ import (
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
-func (x *Index) sealLoop() {
-	defer close(x.done)
+// A finished generation becomes a span in two steps, so that memory does not wait for the disk. Sealing writes its file,
+// into the page cache, and takes it out of memory. Settling, when the log of the span is on the disk, makes the file
+// durable and gives it its name. A start finds only settled files and puts everything behind them again.
+
+// background runs step whenever wake is told, until it finds nothing to do or fails.
+func (x *Index) background(wake chan struct{}, step func() error) {
+	defer x.done.Done()
 	for {
 		select {
 		case <-x.stop:
 			return
-		case <-x.wake:
-			for x.sealOldest() == nil {
+		case <-wake:
+			for step() == nil {
 			}
 		}
+	}
+}
+
+func signal(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default: // it has been told and has not looked yet
 	}
 }
 
@@ -34,27 +46,29 @@ func (x *Index) Seal(end int64) error {
 }
 
 // Drain writes every finished span that may be written now, instead of leaving it to the background. A long replay calls
-// it, after Synced, to keep memory bounded: it puts entries faster than a disk takes them.
+// it, after Synced, to keep memory bounded.
 func (x *Index) Drain() error {
-	for {
-		switch err := x.sealOldest(); err {
-		case nil:
-		case errNothing:
-			return nil
-		default:
+	for _, step := range []func() error{x.sealOldest, x.settleOldest} {
+		var err error
+		for err == nil {
+			err = step()
+		}
+		if err != errNothing {
 			return err
 		}
 	}
+	return nil
 }
 
-var errNothing = errors.New("queue: nothing to seal")
+var errNothing = errors.New("queue: nothing to write")
 
-// sealOldest writes the oldest finished generation whose log is synced and drops it from memory.
+// sealOldest writes the file of the oldest finished generation and drops it from memory. Held entries stay in memory
+// until they are released, which happens there.
 func (x *Index) sealOldest() error {
 	x.sealing.Lock()
 	defer x.sealing.Unlock()
 	x.mu.Lock()
-	if len(x.mu.gens) < 2 || x.mu.gens[0].end > x.mu.synced {
+	if len(x.mu.gens) < 2 || x.mu.gens[0].end > x.mu.synced && x.holding.Load() > 0 {
 		x.mu.Unlock()
 		return errNothing
 	}
@@ -63,22 +77,79 @@ func (x *Index) sealOldest() error {
 
 	s, err := x.writeSpan(g)
 	x.mu.Lock()
-	x.mu.err = err
+	first := x.mu.sealErr == nil
+	x.mu.sealErr = err
 	if err != nil {
 		x.mu.Unlock()
-		x.cfg.Failed(err)
+		if first { // it is tried again with every Synced
+			x.cfg.Failed(err)
+		}
 		return err
 	}
 	spans := append(slices.Clone(*x.spans.Load()), s)
 	x.spans.Store(&spans) // before the runs go, so that a reader who misses one finds the other
 	x.mu.gens = slices.Clone(x.mu.gens[1:])
-	x.sealed.Store(g.end)
+	if g.end <= x.mu.synced {
+		signal(x.settle)
+	}
 	x.mu.Unlock()
 
 	for _, t := range x.sorted {
 		t.drop(g)
 	}
 	return nil
+}
+
+// settleOldest makes the oldest file that is not durable yet so.
+func (x *Index) settleOldest() error {
+	x.settling.Lock()
+	defer x.settling.Unlock()
+	x.mu.Lock()
+	var s *span
+	for _, have := range slices.Backward(*x.spans.Load()) { // settled ones come first
+		if have.settled.Load() {
+			break
+		}
+		s = have
+	}
+	ready := s != nil && s.end <= x.mu.synced && !s.removed.Load()
+	x.mu.Unlock()
+	if !ready {
+		return errNothing
+	}
+	err := x.settleSpan(s)
+	if err == nil {
+		s.settled.Store(true)
+		x.sealed.Store(s.end)
+	} else {
+		err = fmt.Errorf("keep index file %s: %w", s.name, err)
+	}
+	x.mu.Lock()
+	first := x.mu.settleErr == nil
+	x.mu.settleErr = err
+	x.mu.Unlock()
+	if err != nil && first {
+		x.cfg.Failed(err)
+	}
+	return err
+}
+
+func (x *Index) settleSpan(s *span) error {
+	f, err := x.cfg.FS.Open(s.name + tempSuffix)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = x.cfg.FS.Rename(s.name+tempSuffix, s.name)
+	}
+	if err == nil {
+		err = x.cfg.FS.SyncDir(x.cfg.Dir)
+	}
+	return err
 }
 
 // drop takes the runs of a sealed generation away.
@@ -135,7 +206,7 @@ func (t *Topic) parts(ps []sealed, g *generation) []sealed {
 	return ps
 }
 
-// writeSpan writes the file of a generation and opens it.
+// writeSpan writes the file of a generation, under its temporary name, and opens it.
 func (x *Index) writeSpan(g *generation) (s *span, err error) {
 	name := x.fileName(g.start)
 	defer func() {
@@ -143,29 +214,23 @@ func (x *Index) writeSpan(g *generation) (s *span, err error) {
 			err = fmt.Errorf("write index file %s: %w", name, err)
 		}
 	}()
-	tmp := name + tempSuffix
-	f, err := x.cfg.FS.Create(tmp)
+	f, err := x.cfg.FS.Create(name + tempSuffix)
 	if err != nil {
 		return nil, err
 	}
 	err = x.writeContent(f, g)
-	if err == nil {
-		err = f.Sync()
-	}
 	if e := f.Close(); err == nil {
 		err = e
 	}
 	if err == nil {
-		err = x.cfg.FS.Rename(tmp, name)
+		s, err = openSpan(x.cfg.FS, name+tempSuffix)
 	}
 	if err != nil {
-		_ = x.cfg.FS.Remove(tmp) // best effort: the error that matters is err, and the next start removes it too
+		_ = x.cfg.FS.Remove(name + tempSuffix) // best effort: the error that matters is err, and the next start removes it too
 		return nil, err
 	}
-	if err := x.cfg.FS.SyncDir(x.cfg.Dir); err != nil {
-		return nil, err
-	}
-	return openSpan(x.cfg.FS, name)
+	s.name = name
+	return s, nil
 }
 
 func (x *Index) writeContent(f vfs.File, g *generation) error {

@@ -40,7 +40,9 @@ var errGone = errors.New("queue: entry is gone")
 
 // span is an open index file. It is immutable; refs keeps the mapping while somebody reads.
 type span struct {
-	name       string
+	name       string      // that it has when it is settled
+	settled    atomic.Bool // it is durable and has its name
+	removed    atomic.Bool // it turned out to be damaged
 	start, end int64
 	header     header
 	file       vfs.File // nil when the file is mapped
@@ -150,6 +152,13 @@ func newSpan(f vfs.File, name string) (*span, error) {
 	}
 	s.file = f
 	return s, nil
+}
+
+func (s *span) path() string {
+	if s.settled.Load() {
+		return s.name
+	}
+	return s.name + tempSuffix
 }
 
 func (s *span) acquire() bool {

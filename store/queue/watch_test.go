@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
+	"weak"
 
 	"go.uber.org/goleak"
 
@@ -235,6 +238,65 @@ func TestLaw4SealedSpansSurviveAPowerCut(t *testing.T) {
 	}
 	if n, err := y.Queue("T", 0, false).Read(0, make([]Entry, 40)); n != 30 || err != nil {
 		t.Fatalf("read %d entries, %v, want 30", n, err)
+	}
+}
+
+// Memory must not wait for the disk: finished generations leave it whether the log is synced or not, but their files get
+// their names only afterwards. Held entries stay in memory.
+func TestLaw7FinishedGenerationsLeaveMemoryBeforeTheSync(t *testing.T) {
+	x := openMem(t, Config{SpanEntries: 10})
+	inMemory := func() int {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return len(x.mu.gens)
+	}
+	drain := func() {
+		t.Helper()
+		if err := x.Drain(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q := x.Queue("T", 0, true)
+	for i := range int64(45) {
+		mustPut(t, q, i, i, true)
+	}
+	block := weak.Make(&q.head.Load().block(1)[0])
+	drain()
+	runtime.GC()
+	if block.Value() != nil {
+		t.Error("something still points to the entries of the first generation")
+	}
+	if inMemory() != 1 || x.Sealed() != 0 {
+		t.Fatalf("%d generations in memory, sealed up to %d, want 1 and 0", inMemory(), x.Sealed())
+	}
+	if n, err := q.Read(0, make([]Entry, 50)); n != 45 || err != nil {
+		t.Fatalf("read %d entries, %v, want 45", n, err)
+	}
+	names, err := x.cfg.FS.List("/index")
+	if err != nil || len(names) != 4 {
+		t.Fatalf("files %v, %v, want 4", names, err)
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, tempSuffix) {
+			t.Errorf("%s has its name before its log is synced", name)
+		}
+	}
+	x.Synced(30)
+	drain()
+	if x.Sealed() != 30 {
+		t.Fatalf("sealed up to %d, want 30", x.Sealed())
+	}
+	for i := int64(45); i < 65; i++ {
+		mustPut(t, q, i, i, i != 50)
+	}
+	drain()
+	if inMemory() != 3 {
+		t.Fatalf("%d generations in memory, want 3: one has a held entry", inMemory())
+	}
+	x.Synced(65)
+	drain()
+	if inMemory() != 1 || x.Sealed() != 60 {
+		t.Fatalf("%d generations in memory, sealed up to %d, want 1 and 60", inMemory(), x.Sealed())
 	}
 }
 
