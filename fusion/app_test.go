@@ -489,7 +489,50 @@ func TestStopWithWorkInFlight(t *testing.T) {
 	if err := a.Ready(); err == nil {
 		t.Error("ready after Stop")
 	}
-	if strings.Contains(log.String(), "part stopped") {
-		t.Errorf("a part took more than a second to stop:\n%s", log)
+}
+
+// waitFor waits until a log holds a text.
+func waitFor(t *testing.T, log *logged, text string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(log.String(), text); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the log lacks %q:\n%s", text, log)
+		}
+	}
+}
+
+func TestAdvertiseHost(t *testing.T) {
+	// Nothing listens at 127.0.0.2, so the check at the start must say so.
+	a, log := start(t, load(t, t.TempDir(), map[string]string{"advertise-host": "127.0.0.2"}))
+	_, port, _ := net.SplitHostPort(a.Listeners()["broker"])
+	_, body := dial(t, a.Listeners()["nameserver"]).call(remoting.ReqGetRouteInfoByTopic, func(e *remoting.Encoder) { e.String("topic", "TBW102") }, nil)
+	if !strings.Contains(string(body), `"127.0.0.2:`+port+`"`) {
+		t.Errorf("route %s, want 127.0.0.2:%s", body, port)
+	}
+	waitFor(t, log, "clients may not reach the broker")
+	// The offset id of a message carries the same address: 4 bytes of address and 4 of port in hex.
+	if r := dial(t, a.Listeners()["broker"]).send("t", "x"); !strings.HasPrefix(r.MsgID, "7F000002") {
+		t.Errorf("offset id %s, want it to begin with 7F000002", r.MsgID)
+	}
+}
+
+func TestNameServerElsewhere(t *testing.T) {
+	names, _ := start(t, load(t, t.TempDir(), map[string]string{"broker.addr": "off", "notify.addr": "off"}))
+	cfg := load(t, t.TempDir(), map[string]string{"nameserver.addr": "off", "broker.addr": ":0"})
+	cfg.Broker.Nameservers = []string{names.Listeners()["nameserver"]}
+	b, _ := start(t, cfg)
+	c := dial(t, names.Listeners()["nameserver"])
+	ask := func() (remoting.Header, []byte) {
+		return c.call(remoting.ReqGetRouteInfoByTopic, func(e *remoting.Encoder) { e.String("topic", "TBW102") }, nil)
+	}
+	h, body := ask()
+	for end := time.Now().Add(20 * time.Second); h.Code != 0; h, body = ask() {
+		if time.Now().After(end) {
+			t.Fatalf("the broker does not register: code %d %s", h.Code, h.Remark)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if !strings.Contains(string(body), `"`+b.adv.addr()+`"`) || b.adv.follow {
+		t.Errorf("route %s, want %s", body, b.adv.addr())
 	}
 }

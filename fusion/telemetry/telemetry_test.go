@@ -3,10 +3,13 @@ package telemetry
 import (
 	"bytes"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -93,5 +96,31 @@ func TestLog(t *testing.T) {
 	}
 	if null, err := os.Open(os.DevNull); err != nil || IsTerminal(null) {
 		t.Errorf("%s is a terminal (%v)", os.DevNull, err)
+	}
+}
+
+func TestProfilesAreSent(t *testing.T) {
+	got := make(chan string, 16)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case got <- r.URL.String():
+		default:
+		}
+	}))
+	defer s.Close()
+	stop, err := Profile(s.URL, "app-1", map[string]string{"broker": "b1"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil { // sends what it has
+		t.Fatal(err)
+	}
+	select {
+	case u := <-got:
+		if name, _ := url.QueryUnescape(u); !strings.Contains(name, "app-1") || !strings.Contains(name, "broker=b1") {
+			t.Errorf("profiles went to %s", u)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("no profile was sent")
 	}
 }
