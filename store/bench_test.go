@@ -156,6 +156,7 @@ func bareSync(b *testing.B, writers int) {
 			}
 		})
 	})
+	b.ReportMetric(float64(b.N)/float64(done), "records/sync")
 }
 
 func together(n int, do func()) {
@@ -202,6 +203,9 @@ func appendRecords(b *testing.B, d meta.Durability, goroutines, batch int) {
 			}
 		})
 	})
+	if d == meta.Sync {
+		b.ReportMetric(float64(b.N)/float64(s.Stats().Log.Syncs), "records/sync")
+	}
 }
 
 func sides(b *testing.B, ours, bare func(b *testing.B)) {

@@ -19,14 +19,15 @@ func (l *Log) flushLoop() {
 		case <-l.stop:
 			stopping = true
 		case <-l.flush:
-			// Callers that the last round woke are runnable now and bring their next batch: let them come before the sync
-			// starts. This is no linger; with nobody there it costs a scheduler round.
-			runtime.Gosched()
 			l.retry()
 		case <-tick.C:
 			l.retry()
 		}
-		for l.flushOnce() {
+		// Callers that the last round woke are runnable now and bring their next batch: let them come before the sync starts.
+		// Otherwise two halves take turns, each waiting for the other's sync. This is no linger; with nobody there it costs a
+		// scheduler round.
+		for more := true; more; more = l.flushOnce() {
+			runtime.Gosched()
 		}
 		if stopping {
 			return
