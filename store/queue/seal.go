@@ -53,7 +53,7 @@ func (x *Index) Drain() error {
 		for err == nil {
 			err = step()
 		}
-		if err != errNothing {
+		if !errors.Is(err, errNothing) {
 			return err
 		}
 	}

@@ -178,7 +178,7 @@ func (s *span) release() {
 		return
 	}
 	if s.unmap != nil {
-		s.unmap()
+		_ = s.unmap() // of a mapping that is ours and whole it cannot fail
 	}
 	if s.file != nil {
 		s.file.Close()
