@@ -51,8 +51,9 @@ bench: build ## every budget of this stage beside its baseline; PEER=rocketmq al
 bench-compare: ## go benchmarks of REF= against the working tree (PKG=./store/log BENCH=Append)
 	@scripts/bench-compare "$(REF)" "$(PKG)" "$(BENCH)"
 
-crash: ## kill -9 under 100,000 sends, SEEDS=10 printed seeds, and the store's own crash test
-	CRASH_SEEDS=$(SEEDS) go test ./store/... -run Crash -count=1
+crash: ## kill -9 under 100,000 sends and power cuts in process, SEEDS=10 printed seeds each
+	go test ./store -run 'TestLaw4' -count=1 -crash.seeds=$(SEEDS)
+	NOTIFY_SEEDS=$(SEEDS) go test ./notify -run 'TestLaw5' -count=1
 	CRASH_SEEDS=$(SEEDS) go test ./integration/crash -run Law -count=1 -v -timeout 60m
 
 soak: ## produce, pull, push and restarts for DURATION=60s
