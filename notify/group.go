@@ -325,14 +325,23 @@ func (g *group) canAttachLocked(st *stream) bool {
 
 const readBatch = 256
 
+// reader is what a cursor's reader needs while it runs.
+type reader struct {
+	entries [readBatch]store.TopicEntry
+	ms      [readBatch]*delivery.Message
+	batch   delivery.Batch
+}
+
+var readers = sync.Pool{New: func() any { return new(reader) }}
+
 // read is the reader of one group's cursor on one topic: it goes on while the group wants more, attaches the group when
 // it is near the head, and ends. pumpLocked starts it again.
 func (s *Service) read(g *group, st *stream) {
 	defer s.work.Done()
 	topic := st.d.Topic
-	entries := make([]store.TopicEntry, readBatch)
-	ms := make([]*delivery.Message, 0, readBatch)
-	var batch delivery.Batch
+	buf := readers.Get().(*reader)
+	defer readers.Put(buf)
+	entries, ms, batch := buf.entries[:], buf.ms[:0], &buf.batch
 	for {
 		g.mu.Lock()
 		if g.d.Members() == 0 || st.changing || !st.d.WantsMore() || s.draining.Load() {
@@ -368,7 +377,9 @@ func (s *Service) read(g *group, st *stream) {
 			if retries && s.store.Waits(g.name, e.Address) {
 				continue
 			}
-			if m := s.match(&batch, h, topic, e); m != nil {
+			if h.MayMatch(e.Address, e.TagsCode) {
+				m := batch.New(topic, e.Queue, e.Size, e.Address, e.Position, e.Time, e.TagsCode)
+				m.Unchecked = true
 				ms = append(ms, m)
 			}
 		}
@@ -477,25 +488,6 @@ func (s *Service) attach(g *group, st *stream) {
 	st.changing = false
 	g.pumpLocked()
 	g.mu.Unlock()
-}
-
-// match makes a message of an entry that the group is owed, nil of one that it is not.
-func (s *Service) match(batch *delivery.Batch, h *exchange.History, topic string, e *store.TopicEntry) *delivery.Message {
-	b, release, err := s.store.Record(e.Entry)
-	if err != nil {
-		s.lost("cursor", topic, e.Address, err)
-		return nil
-	}
-	defer release()
-	v, err := record.Parse(b)
-	if err != nil {
-		s.lost("cursor", topic, e.Address, err)
-		return nil
-	}
-	if !h.Match(e.Address, v.Properties()) {
-		return nil
-	}
-	return batch.New(topic, e.Queue, e.Size, e.Address, e.Position, v.StoreTime(), e.TagsCode)
 }
 
 // lost counts and names a message that cannot be delivered because it is not there any more or cannot be read.

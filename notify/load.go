@@ -2,6 +2,7 @@ package notify
 
 import (
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/fusionmq/fusionmq/notify/mapping"
@@ -28,14 +29,23 @@ const (
 	maxPostTimeout = time.Minute
 )
 
+// errNotOwed is returned by Load for a message that the group is not owed after all.
+var errNotOwed = errors.New("notify: message is not for this group")
+
 // Load reads the message of a delivery. Release must be called before the next Load, and when the bytes have been
-// copied. When it fails the message cannot be read any more and the delivery has been dropped, counted and logged.
+// copied. When it fails there is nothing to deliver, and the delivery has been ended: the message cannot be read any more,
+// which was counted and logged, or it is not for this group, which a cursor finds out only here.
 func (se *Session) Load(d *Delivery, into *Loaded) error {
 	v, release, err := se.s.load(d.Message)
 	if err != nil {
 		se.s.lost("group "+d.Group, d.Message.Topic, d.Message.Address, err)
 		se.Drop(d.Handle)
 		return err
+	}
+	if d.Message.Unchecked && !se.s.exchange.History(d.Message.Topic, d.Group).Match(d.Message.Address, v.Properties()) {
+		release()
+		se.Drop(d.Handle)
+		return errNotOwed
 	}
 	into.fill(d, v)
 	into.release = release

@@ -72,8 +72,11 @@ func (l *Ledger) Add(dst []*Message, owed []state.Owed) []*Message {
 		m := l.mu.arena.take()
 		m.Topic, m.Queue, m.Size, m.Address, m.Position, m.Time, m.TagsCode = o.Topic, o.Queue, o.Size, o.Address, o.Position, o.Time, o.TagsCode
 		m.targets, m.open = o.Targets, int32(len(o.Targets))
-		if len(o.Targets) > 1 { // one target needs no state: open says it all
-			m.states = make([]shareState, len(o.Targets))
+		switch n := len(o.Targets); {
+		case n > len(m.few):
+			m.states = make([]shareState, n)
+		case n > 1: // one target needs no state: open says it all
+			m.states = m.few[:n]
 		}
 		w := l.mu.windows[o.Topic]
 		if w == nil {

@@ -17,13 +17,17 @@ type Message struct {
 	Position int64
 	Time     int64 // store time, milliseconds since 1970
 	TagsCode int64
+	// Unchecked says that the message was matched by its queue entry only: whoever loads it finds out whether the group is
+	// really owed it.
+	Unchecked bool
 
 	id atomic.Uint64 // first eight bytes of the message id, 0 until somebody encoded it
 
 	// Of a window message, guarded by the ledger's lock.
 	prev, next *Message // in address order of the topic's window; nil when it has left
 	targets    []string
-	states     []shareState // of targets
+	states     []shareState // of targets; nil while there is one target and it is pending
+	few        [8]shareState
 	open       int32        // targets in state pending
 	lingers    bool         // is in the ledger's linger list
 	closed     bool         // is in the ledger's done list

@@ -58,6 +58,7 @@ type topic struct {
 type Span struct {
 	state.Binding
 	Since, Until int64
+	code         int64 // of Expr, as a queue entry has it
 }
 
 // History is what one group has been bound to on one topic. It is immutable; a change makes a new one.
@@ -104,7 +105,7 @@ func (x *Exchange) Bind(at int64, topicName, group string, b state.Binding) {
 	if i := live(spans, b); i >= 0 {
 		spans[i].Binding = b
 	} else {
-		spans = append(spans, Span{Binding: b, Since: at, Until: Forever})
+		spans = append(spans, Span{Binding: b, Since: at, Until: Forever, code: int64(record.HashCode(b.Expr))})
 	}
 	x.setLocked(topicName, group, spans)
 }
@@ -208,6 +209,21 @@ func (x *Exchange) Len(topicName string) int {
 
 // Match tells whether a message at address at with these properties is owed to the group.
 func (h *History) Match(at int64, props []byte) bool { return h.match(at, props, false) }
+
+// MayMatch is Match as far as it can be told from a queue entry, without the record: it is true whenever Match is, and
+// seldom otherwise.
+func (h *History) MayMatch(at, tagsCode int64) bool {
+	if h == nil {
+		return false
+	}
+	for i := range h.spans {
+		s := &h.spans[i]
+		if s.Since <= at && at < s.Until && (s.Kind == state.BindFanout || s.Kind == state.BindDirect && s.code == tagsCode) {
+			return true
+		}
+	}
+	return false
+}
 
 // Persistent is Match through bindings that are persistent only.
 func (h *History) Persistent(at int64, props []byte) bool { return h.match(at, props, true) }

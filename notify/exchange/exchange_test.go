@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fusionmq/fusionmq/notify/mapping"
+	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/state"
 )
 
@@ -184,6 +185,8 @@ func TestLaw1TargetsAreAFunctionOfTheLog(t *testing.T) {
 			for _, g := range groups {
 				if got, want := x.History("T", g).Match(m.at, props(m.tag)), naive(calls, m.at, g, m.tag); got != want {
 					t.Fatalf("History(%s).Match(%d, %s) = %v, want %v", g, m.at, m.tag, got, want)
+				} else if may := x.History("T", g).MayMatch(m.at, record.TagsCode(props(m.tag))); may != want {
+					t.Fatalf("History(%s).MayMatch(%d, %s) = %v, want %v", g, m.at, m.tag, may, want)
 				}
 			}
 		}

@@ -51,10 +51,10 @@ type conn struct {
 	out struct {
 		sync.Mutex
 		answers    []byte
-		deliveries []notify.Delivery
-		spare      []notify.Delivery
-		writing    bool // somebody writes; he takes what comes meanwhile
-		closing    bool // close when everything is written
+		deliveries *[]notify.Delivery // nil: none; from the pool
+		writing    bool               // somebody writes; he takes what comes meanwhile
+		held       bool               // the answer to the metadata is not queued yet: deliveries wait
+		closing    bool               // close when everything is written
 		closed     bool
 		drained    *sync.Cond // answers were taken, or closed; made at first use
 	}
@@ -106,7 +106,7 @@ func (c *conn) closed() {
 	c.flush.Unlock()
 	c.out.Lock()
 	c.out.closed = true
-	c.out.answers, c.out.deliveries, c.out.spare = nil, nil, nil
+	c.out.answers, c.out.deliveries = nil, nil
 	if c.out.drained != nil {
 		c.out.drained.Broadcast()
 	}
@@ -136,6 +136,9 @@ func (c *conn) contain(where string) {
 	}
 }
 
+// deliveries are slices for what waits to be written, so that an idle connection holds none.
+var deliveries = sync.Pool{New: func() any { return new([]notify.Delivery) }}
+
 // Room implements notify.Outlet.
 func (c *conn) Room() bool {
 	limit := int64(c.s.o.MaxPending)
@@ -152,7 +155,10 @@ func (c *conn) Push(d notify.Delivery) {
 	c.pending.Add(int64(d.Message.Size))
 	c.out.Lock()
 	if !c.out.closed {
-		c.out.deliveries = append(c.out.deliveries, d)
+		if c.out.deliveries == nil {
+			c.out.deliveries = deliveries.Get().(*[]notify.Delivery)
+		}
+		*c.out.deliveries = append(*c.out.deliveries, d)
 	}
 	c.out.Unlock()
 }
@@ -160,7 +166,7 @@ func (c *conn) Push(d notify.Delivery) {
 // Kick implements notify.Outlet.
 func (c *conn) Kick() {
 	c.out.Lock()
-	start := !c.out.writing && !c.out.closed && len(c.out.deliveries) > 0
+	start := !c.out.writing && !c.out.closed && !c.out.held && c.out.deliveries != nil
 	c.out.writing = c.out.writing || start
 	c.out.Unlock()
 	if start {
@@ -172,14 +178,32 @@ func (c *conn) Kick() {
 	}
 }
 
+// hold keeps deliveries back, and what is queued before release(answers) goes out before any of them.
+func (c *conn) hold() {
+	c.out.Lock()
+	c.out.held = true
+	c.out.Unlock()
+}
+
+func (c *conn) release(answers []byte) {
+	c.out.Lock()
+	c.out.held = false
+	if !c.out.closed {
+		c.out.answers = append(c.out.answers, answers...)
+	}
+	c.out.Unlock()
+	c.Kick()
+}
+
 // answer queues answers and writes them, or leaves that to the writer there is. With closing the connection ends
 // afterwards. When too many answers wait because the client does not read them, it waits: that is the reading goroutine,
 // so the client is not read either.
 func (c *conn) answer(b []byte, closing bool) {
-	if len(b) == 0 && !closing {
+	c.out.Lock()
+	if len(b)+len(c.out.answers) == 0 && !closing {
+		c.out.Unlock()
 		return
 	}
-	c.out.Lock()
 	for len(c.out.answers) > c.s.o.MaxPending && !c.out.closed {
 		if c.out.drained == nil {
 			c.out.drained = sync.NewCond(&c.out.Mutex)

@@ -242,20 +242,25 @@ func (c *conn) metadata(b *burst, f *wire.Frame) {
 	for i := range b.meta.Clients {
 		b.groups = append(b.groups, string(b.meta.Clients[i].Group))
 	}
+	// From here on the service may push. The client is to see our answer, and so what was agreed, before a delivery in
+	// the form that was agreed.
+	c.hold()
+	before := c.features.Swap(uint32(agreed))
 	if err := c.session.Metadata(b.groups, agreed.Has(wire.FeatureCredit)); err != nil {
+		c.features.Store(before)
 		b.result(f, err)
-		return
-	}
-	c.features.Store(uint32(agreed))
-	if offered == 0 {
+	} else if offered == 0 {
 		b.reply(f, wire.NoError, "")
-		return
+	} else {
+		a := wire.MetadataAnswer{Info: []wire.Property{
+			wire.FeatureProperty(agreed),
+			{Key: []byte(wire.KeySoftware), Value: []byte(c.s.o.Software), HasValue: true},
+		}}
+		b.out, _ = wire.AppendResponse(b.out, f.Opcode, wire.NoError, f.Opaque, a.Append(nil), nil)
 	}
-	a := wire.MetadataAnswer{Info: []wire.Property{
-		wire.FeatureProperty(agreed),
-		{Key: []byte(wire.KeySoftware), Value: []byte(c.s.o.Software), HasValue: true},
-	}}
-	b.out, _ = wire.AppendResponse(b.out, f.Opcode, wire.NoError, f.Opaque, a.Append(nil), nil)
+	c.release(b.out)
+	c.answer(nil, false)
+	b.out = b.out[:0]
 }
 
 func (c *conn) subscription(b *burst, f *wire.Frame) {

@@ -13,6 +13,15 @@ import (
 	"github.com/cloudwego/netpoll"
 )
 
+// readBuffer is the read buffer that a connection begins with, in bytes. netpoll keeps one for each connection, also
+// while it is idle, and takes 8 KiB unless it is told otherwise; it doubles the buffer of a connection that fills it.
+const readBuffer = 4 << 10
+
+func init() {
+	// netpoll has one setting for the process. It fails only for numbers of pollers, which this leaves alone.
+	_ = netpoll.Configure(netpoll.Config{BufferSize: readBuffer})
+}
+
 // Server is one listening port.
 type Server struct {
 	o    Options

@@ -8,6 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -238,5 +243,318 @@ func TestPlainClientSendsAndIsPushed(t *testing.T) {
 			t.Errorf("delivery %d: body %q, header %+v", i, body, h)
 		}
 		sub.ack(opaque, wire.NoError)
+	}
+}
+
+func TestBatchClientGetsTagsAndAcknowledgesRuns(t *testing.T) {
+	r := newRig(t, nil)
+	sub := r.dial()
+	sub.metadata(wire.AllFeatures, "S-a", "S-b")
+	sub.must(wire.OpSubscribe, binding(wire.Fanout, "T", "", "S-a"), nil)
+	sub.must(wire.OpSubscribe, binding(wire.Fanout, "T", "", "S-b"), nil)
+	pub := r.dial()
+	pub.metadata(0, "P-test")
+	for i := range 10 {
+		pub.send(uint64(i), "T", "x", "body")
+	}
+	// No credit, no message.
+	if f, err := sub.tryRead(50 * time.Millisecond); err == nil {
+		t.Fatalf("got %+v before any credit", f.Head)
+	}
+	for _, g := range []string{"S-a", "S-b"} {
+		c := wire.Credit{Group: []byte(g), Messages: 4}
+		b, _ := wire.AppendRequest(nil, wire.OpCredit, 77, c.Append(nil), nil)
+		sub.write(b)
+	}
+	got := map[string]int{}
+	answers := 0
+	var last uint64
+	read := func(want int) {
+		t.Helper()
+		for n := 0; n < want; {
+			f := sub.read()
+			if f.Opcode == wire.OpCredit {
+				answers++
+				continue
+			}
+			if f.Opcode != wire.OpDeliverBatch {
+				t.Fatalf("got %+v, want a batch", f.Head)
+			}
+			ds, err := wire.Batch(f.Header, f.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for {
+				tag, hdr, body, ok, err := ds.Next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !ok {
+					break
+				}
+				var h wire.MessageHeader
+				if err := h.Decode(hdr); err != nil || string(body) != "body" {
+					t.Fatalf("%v %q", err, body)
+				}
+				if tag != last+1 {
+					t.Errorf("tag %d after %d", tag, last)
+				}
+				last = tag
+				got[string(h.TargetGroup)]++
+				n++
+			}
+		}
+	}
+	read(8)
+	if got["S-a"] != 4 || got["S-b"] != 4 {
+		t.Errorf("with credit for 4 each: %v", got)
+	}
+	var e wire.AckEncoder
+	body := e.Append(nil, wire.AckRun{First: 1, Last: 8})
+	b, _ := wire.AppendRequest(nil, wire.OpAckBatch, 0, nil, body)
+	sub.write(b)
+	read(8)
+	e = wire.AckEncoder{}
+	body = e.Append(nil, wire.AckRun{First: 3, Last: 1 << 60}) // answered ones and ones that never were: ignored
+	b, _ = wire.AppendRequest(nil, wire.OpAckBatch, 0, nil, body)
+	sub.write(b)
+	read(4)
+	if answers != 2 || got["S-a"] != 10 || got["S-b"] != 10 {
+		t.Errorf("%d answers to credit, deliveries %v", answers, got)
+	}
+}
+
+func TestFirstDeliveryFollowsTheAnswerToMetadata(t *testing.T) {
+	r := newRig(t, nil)
+	first := r.dial()
+	first.metadata(0, "S-a")
+	first.must(wire.OpSubscribe, binding(wire.Fanout, "T", "", "S-a"), nil)
+	first.nc.Close()
+	r.fill("T", 200)
+	for range 20 {
+		c := r.dial()
+		c.metadata(wire.FeatureBatch, "S-a") // fails on anything but the answer
+		if f := c.read(); f.Opcode != wire.OpDeliverBatch {
+			t.Fatalf("after agreeing on batches: %+v", f.Head)
+		}
+		c.nc.Close()
+		for r.svc.Stats().Members > 0 { // else what it had goes to the next one as to a second machine
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func TestRequestsBeforeMetadataAndUnknownOpcodes(t *testing.T) {
+	r := newRig(t, nil)
+	c := r.dial()
+	c.must(wire.OpHeartbeat, nil, nil)
+	if f := c.call(wire.OpDummy, []byte("hello"), nil); f.Status != wire.NoError || string(f.Header) != "hello" {
+		t.Errorf("DUMMY answered %v %q", f.Status, f.Header)
+	}
+	for _, op := range []wire.Opcode{wire.OpSend, wire.OpSubscribe, wire.OpSendList, 0x77} {
+		if text := c.refused(op, nil, nil, wire.StatusError); text != "send metadata first" {
+			t.Errorf("%v before metadata: %q", op, text)
+		}
+	}
+	c.refused(wire.OpMetadata, nil, nil, wire.StatusError) // no group
+	c.metadata(0, "S-a")
+	for _, op := range []wire.Opcode{wire.OpSendList, wire.OpCommitRollback, wire.OpOpenSubscription, wire.OpDeliver, wire.OpCheck,
+		wire.OpUnsubscribe, wire.OpCredit, wire.OpAckBatch, wire.OpDeliverBatch, 0x77} {
+		c.refused(op, nil, nil, wire.StatusNoOpcode)
+	}
+	if text := c.refused(wire.OpSubscribe, binding(wire.Fanout, "T", "", "S-other"), nil, wire.StatusError); !strings.Contains(text, "not in the metadata") {
+		t.Errorf("foreign group: %q", text)
+	}
+	c.refused(wire.OpSend, []byte{0xff}, []byte("x"), wire.StatusError)
+	c.must(wire.OpHeartbeat, nil, nil) // the connection has survived all of it
+	if n := r.st.Stats().Appends; n != 0 {
+		t.Errorf("%d records stored", n)
+	}
+}
+
+// hostile are the first bytes of a connection, and what becomes of it.
+func TestHostileFrames(t *testing.T) {
+	fixed := func(magic byte, hl uint16, tl uint32) []byte {
+		b := []byte{magic, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}
+		binary.BigEndian.PutUint16(b[2:], hl)
+		binary.BigEndian.PutUint32(b[4:], tl)
+		return b
+	}
+	r := newRig(t, nil)
+	for _, tc := range []struct {
+		name   string
+		give   []byte
+		answer bool // ERROR_COMM before the end
+	}{
+		{"http", []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), false},
+		{"rocketmq", []byte{0, 0, 0, 100, 0, 0, 0, 50, '{'}, false},
+		{"tls", []byte{0x16, 3, 1, 2, 0, 1, 0}, false},
+		{"negative header length", fixed(0x80, 0x8000, 10), true},
+		{"header longer than the frame", fixed(0x80, 11, 10), true},
+		{"2 GiB", fixed(0x80, 0, 0x7fffffff), true},
+		{"negative total", fixed(0x80, 0, 0xffffffff), true},
+		{"broken response", append([]byte{0x81, 1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 1}, 0, 0, 0, 0), false},
+		{"good frames, then garbage", append(fixed(0x80, 0, 0), 'x'), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := r.dial()
+			c.t = t
+			c.write(tc.give)
+			var got []wire.Frame
+			for {
+				f, err := c.tryRead(10 * time.Second)
+				if err != nil {
+					if ne, ok := err.(net.Error); ok && ne.Timeout() {
+						t.Fatal("the connection was not closed")
+					}
+					break
+				}
+				got = append(got, f)
+			}
+			if comm := len(got) > 0 && got[len(got)-1].Status == wire.StatusComm; comm != tc.answer {
+				t.Errorf("answers %+v, want ERROR_COMM: %v", got, tc.answer)
+			}
+		})
+	}
+	// Everybody else is served.
+	c := r.dial()
+	c.metadata(0, "S-a")
+}
+
+func TestFramesCutAnywhereAreUnderstood(t *testing.T) {
+	r := newRig(t, nil)
+	c := r.dial()
+	c.metadata(0, "P-test")
+	var all []byte
+	for i := range 3 {
+		all, _ = wire.AppendRequest(all, wire.OpSend, uint32(100+i), header(uint64(i), "T", "x"), []byte("cut"))
+		all, _ = wire.AppendRequest(all, wire.OpHeartbeat, uint32(200+i), nil, nil)
+	}
+	for cut := 1; cut < len(all); cut += 7 {
+		c.write(all[:cut])
+		time.Sleep(200 * time.Microsecond) // most of the time the two parts come apart
+		c.write(all[cut:])
+		for range 6 {
+			if f := c.read(); f.Status != wire.NoError {
+				t.Fatalf("cut at %d: %+v", cut, f.Head)
+			}
+		}
+	}
+}
+
+func TestLaw6PeerThatDoesNotReadIsCutOffAndCostsTheOthersNothing(t *testing.T) { // faults PSH-10
+	r := newRig(t, func(_ *notify.Options, o *Options) { o.WriteTimeout = 300 * time.Millisecond })
+	stuck, good := r.dial(), r.dial()
+	for c, g := range map[*client]string{stuck: "S-stuck", good: "S-good"} {
+		c.metadata(wire.FeatureBatch, g)
+		c.must(wire.OpSubscribe, binding(wire.Fanout, "T", "", g), nil)
+	}
+	var got atomic.Int64
+	const n = 20_000
+	done := make(chan struct{})
+	var once sync.Once
+	go drain(good, &got, n, func() { once.Do(func() { close(done) }) })
+	r.fill("T", n)
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("the good subscriber has %d of %d", got.Load(), n)
+	}
+	for end := time.Now().Add(10 * time.Second); r.srv.Stats().Slow == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the stuck one was not cut off")
+		}
+	}
+}
+
+func TestIdleAndHalfSentConnectionsAreClosed(t *testing.T) {
+	r := newRig(t, func(_ *notify.Options, o *Options) {
+		o.IdleTimeout, o.PartialTimeout = 400*time.Millisecond, 100*time.Millisecond
+	})
+	idle, half, alive := r.dial(), r.dial(), r.dial()
+	half.write([]byte{wire.MagicRequest, byte(wire.OpHeartbeat), 0})
+	ended := func(c *client) bool {
+		_, err := c.tryRead(time.Millisecond)
+		ne, ok := err.(net.Error)
+		return err != nil && !(ok && ne.Timeout())
+	}
+	for end := time.Now().Add(10 * time.Second); !ended(idle) || !ended(half); {
+		if time.Now().After(end) {
+			t.Fatal("not closed")
+		}
+		alive.must(wire.OpHeartbeat, nil, nil)
+	}
+	if s := r.srv.Stats(); s.Idle == 0 || s.Malformed == 0 {
+		t.Errorf("stats %+v", s)
+	}
+	alive.must(wire.OpHeartbeat, nil, nil)
+}
+
+func TestTooManyConnectionsAreRefused(t *testing.T) {
+	r := newRig(t, func(_ *notify.Options, o *Options) { o.MaxConnections = 2 })
+	a, b := r.dial(), r.dial()
+	a.must(wire.OpHeartbeat, nil, nil)
+	b.must(wire.OpHeartbeat, nil, nil)
+	c := r.dial()
+	if _, err := c.tryRead(10 * time.Second); err == nil {
+		t.Error("a third connection was served")
+	}
+	a.must(wire.OpHeartbeat, nil, nil)
+}
+
+func TestRestartGoesOnWhereItWas(t *testing.T) {
+	r := newRig(t, nil)
+	sub, pub := r.dial(), r.dial()
+	sub.metadata(0, "S-a")
+	sub.must(wire.OpSubscribe, binding(wire.Fanout, "T", "", "S-a"), nil)
+	pub.metadata(0, "P-test")
+	pub.send(1, "T", "x", "one")
+	_, _, opaque := sub.delivery()
+	sub.ack(opaque, wire.NoError)
+	pub.send(2, "T", "x", "two")
+	sub.delivery() // not acknowledged
+	r.stop()
+	r.start(nil)
+	sub = r.dial()
+	sub.metadata(0, "S-a") // the subscription was kept
+	if h, body, _ := sub.delivery(); body != "two" || h.DeliveryCount != 1 {
+		t.Errorf("after the restart came %q, attempt %d", body, h.DeliveryCount)
+	}
+}
+
+// What a subscriber that waits costs the broker; the figure has the test's own end of the connection in it.
+func TestIdleConnectionStaysUnder12KiB(t *testing.T) {
+	r := newRig(t, nil)
+	const n = 1000
+	first := r.dial()
+	first.metadata(0, "S-idle")
+	first.must(wire.OpSubscribe, binding(wire.Fanout, "T", "", "S-idle"), nil)
+	runtime.GC()
+	debug.FreeOSMemory()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	goroutines := runtime.NumGoroutine()
+	conns := make([]*client, n)
+	for i := range conns {
+		nc, err := net.Dial("tcp", r.srv.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		conns[i] = &client{t: t, nc: nc}
+		conns[i].metadata(0, "S-idle")
+		conns[i].must(wire.OpHeartbeat, nil, nil)
+		conns[i].buf = nil
+	}
+	runtime.GC()
+	debug.FreeOSMemory()
+	runtime.ReadMemStats(&after)
+	per := (int64(after.HeapInuse+after.StackInuse) - int64(before.HeapInuse+before.StackInuse)) / n
+	t.Logf("%d bytes of heap and stack a connection, both ends; %d goroutines for %d connections", per, runtime.NumGoroutine()-goroutines, n)
+	if per > 12<<10 {
+		t.Errorf("%d bytes a connection, want at most 12 KiB", per)
+	}
+	if g := runtime.NumGoroutine() - goroutines; g > 20 {
+		t.Errorf("%d goroutines more for %d idle connections", g, n)
 	}
 }

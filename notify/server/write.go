@@ -34,15 +34,9 @@ func (c *conn) write() {
 	w := writers.Get().(*writer)
 	for {
 		c.out.Lock()
-		if c.out.closed || len(c.out.answers) == 0 && len(c.out.deliveries) == 0 {
+		if c.out.closed || len(c.out.answers) == 0 && (c.out.deliveries == nil || c.out.held) {
 			c.out.writing = false
 			closing := c.out.closing && !c.out.closed
-			if cap(c.out.spare) > keepDeliveries {
-				c.out.spare = nil
-			}
-			if cap(c.out.deliveries) > keepDeliveries {
-				c.out.deliveries = nil
-			}
 			c.out.Unlock()
 			if closing {
 				c.shut(errBroken)
@@ -57,20 +51,23 @@ func (c *conn) write() {
 		if cap(c.out.answers) > keepAnswers {
 			c.out.answers = nil
 		}
-		ds := c.out.deliveries
-		c.out.deliveries, c.out.spare = c.out.spare[:0], nil
+		var taken *[]notify.Delivery
+		var ds []notify.Delivery
+		if !c.out.held && c.out.deliveries != nil {
+			taken, c.out.deliveries = c.out.deliveries, nil
+			ds = *taken
+		}
 		if c.out.drained != nil {
 			c.out.drained.Broadcast()
 		}
 		c.out.Unlock()
 
 		err := c.writeAll(w, ds)
-		clear(ds)
-		c.out.Lock()
-		if !c.out.closed {
-			c.out.spare = ds[:0]
+		if taken != nil {
+			clear(ds)
+			*taken = ds[:0]
+			deliveries.Put(taken)
 		}
-		c.out.Unlock()
 		if err != nil {
 			// The poller may still hold views of w.buf: it is not used again.
 			c.broken(err)
@@ -79,10 +76,7 @@ func (c *conn) write() {
 	}
 }
 
-const (
-	keepDeliveries = 64   // capacity that an idle connection may keep
-	keepAnswers    = 1024 // bytes
-)
+const keepAnswers = 1024 // bytes that an idle connection may keep
 
 // broken ends a connection that cannot be written to. out.writing stays set: nobody writes any more.
 func (c *conn) broken(err error) {
@@ -92,7 +86,7 @@ func (c *conn) broken(err error) {
 	}
 	c.out.Lock()
 	c.out.closed = true
-	c.out.answers, c.out.deliveries, c.out.spare = nil, nil, nil
+	c.out.answers, c.out.deliveries = nil, nil
 	if c.out.drained != nil {
 		c.out.drained.Broadcast()
 	}
