@@ -13,6 +13,7 @@ import (
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
+	"github.com/fusionmq/fusionmq/store/state"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
@@ -285,4 +286,48 @@ func BenchmarkRead(b *testing.B) {
 func cpuPerOp(b *testing.B) (stop func()) {
 	began := cpuTime(b)
 	return func() { b.ReportMetric(float64(cpuTime(b)-began)/float64(b.N), "cpu-ns/op") }
+}
+
+// acker is an observer that marks what it is told as done, in ranges, as the push front end does.
+type acker struct {
+	told  chan [2]int64
+	count int
+}
+
+func (a *acker) Owed(os []state.Owed)      { a.told <- [2]int64{os[0].Address, os[len(os)-1].Address} }
+func (a *acker) Applied(int64, []state.Op) {}
+
+// A message of a topic that a push group is attached to: append, targets, window, told, deleted in batches.
+func BenchmarkPushState(b *testing.B) {
+	a := &acker{told: make(chan [2]int64, 1<<16)}
+	s, err := store.Open(store.Options{Dir: b.TempDir(), Exchange: newFanout(), Observer: a})
+	if err != nil {
+		b.Fatal(err)
+	}
+	addTopic(b, s, "Bench", meta.Async)
+	if _, err := s.Operate(bindOps("Bench", "g")); err != nil {
+		b.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for r := range a.told {
+			if _, err := s.Operate([]state.Op{{Kind: state.OpDelete, Topic: "Bench", First: r[0], Last: r[1]}}); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	ms, rs := benchMessages(32), make([]store.Result, 32)
+	inRounds(b, func(n int) {
+		for range (n + 31) / 32 {
+			s.Append(ms, rs)
+		}
+		if err := s.WaitApplied(b.Context(), rs[31].Address); err != nil {
+			b.Error(err)
+		}
+	})
+	close(a.told)
+	wg.Wait()
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
 }

@@ -143,7 +143,7 @@ func (s *Store) recover(clean bool) error {
 	}
 	s.log.SetTime(c.time)
 	if r.Cut {
-		s.event(levelWarn, "log cut behind its last valid record", "position", r.End, "reason", fmt.Sprint(r.Reason))
+		s.event(levelWarn, "log cut behind its last valid record", "position", r.End, "reason", fmt.Sprint(r.Reason), "segments_dropped", r.Dropped)
 	}
 	spanBytes := s.o.CheckpointBytes / 2
 	s.index, err = queue.Open(queue.Config{

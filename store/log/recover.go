@@ -115,7 +115,8 @@ type Recovery struct {
 	End     int64 // the log ends here
 	Records int64 // read and verified
 	Reason  error // why the log ends where it does: what was wrong with the bytes there
-	Cut     bool  // bytes behind End were not zero, or a segment behind it was removed
+	Cut     bool  // bytes behind End were not zero
+	Dropped int   // segments behind End that had something in them and were removed
 }
 
 // Limit is the highest position that a record could be at: where the last segment ends.
@@ -281,7 +282,12 @@ func (l *Log) settle(segs []*segment, last int, r *Recovery) error {
 			}
 		}
 	}
-	r.Cut = last < len(segs)-1 || dirty(segs[last], r.End-segs[last].base)
+	for _, s := range segs[last+1:] {
+		if dirty(s, 0) { // else it was only made ahead
+			r.Dropped++
+		}
+	}
+	r.Cut = r.Dropped > 0 || dirty(segs[last], r.End-segs[last].base)
 	return l.cut(segs[last], segs[last+1:], r.End)
 }
 
