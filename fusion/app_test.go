@@ -536,3 +536,76 @@ func TestNameServerElsewhere(t *testing.T) {
 		t.Errorf("route %s, want %s", body, b.adv.addr())
 	}
 }
+
+func TestProductionCreatesNothingByItself(t *testing.T) {
+	a, _ := start(t, load(t, t.TempDir(), map[string]string{"profile": "production", "insecure": "true"}))
+	h := remoting.SendHeader{ProducerGroup: "p", Topic: "unknown", DefaultTopic: "TBW102", DefaultTopicQueueNums: 4, BornTimestamp: 1}
+	resp, _ := dial(t, a.Listeners()["broker"]).call(remoting.ReqSendMessageV2, func(e *remoting.Encoder) { h.Write(e, true) }, []byte("x"))
+	if resp.Code != remoting.RespTopicNotExist {
+		t.Errorf("send to an unknown topic: code %d %s, want %d", resp.Code, resp.Remark, remoting.RespTopicNotExist)
+	}
+	if a.store.Topics().Get("unknown") != nil {
+		t.Error("the topic was made")
+	}
+}
+
+// TestLaw4StopUnderLoad: producers that never pause neither keep the process from stopping nor lose an acknowledged message.
+func TestLaw4StopUnderLoad(t *testing.T) {
+	const producers, least = 4, 200 // messages before the stop
+	data := t.TempDir()
+	log := &logged{}
+	a := New(load(t, data, nil), Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err := a.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dial(t, a.Listeners()["broker"]).send("busy", "first") // makes the topic
+	var acked [producers]int64
+	var done sync.WaitGroup
+	enough := make(chan struct{})
+	for i := range producers {
+		c := dial(t, a.Listeners()["broker"])
+		done.Go(func() {
+			var e remoting.Encoder
+			h := remoting.SendHeader{ProducerGroup: "p", Topic: "busy", QueueID: int32(i % 4), BornTimestamp: 1}
+			for {
+				e.Reset(nil)
+				e.Begin(remoting.Head{Code: remoting.ReqSendMessageV2, Opaque: 1})
+				h.Write(&e, true)
+				if e.End([]byte("text")) != nil {
+					return
+				}
+				if _, err := c.nc.Write(e.Bytes()); err != nil {
+					return
+				}
+				frame, err := remoting.ReadFrame(c.nc, nil)
+				if err != nil {
+					return
+				}
+				var resp remoting.Header
+				if _, err := resp.Decode(frame); err != nil || resp.Code != 0 {
+					return
+				}
+				if acked[i]++; acked[i] == least && i == 0 {
+					close(enough)
+				}
+			}
+		})
+	}
+	<-enough
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := a.Stop(ctx); err != nil {
+		t.Errorf("Stop = %v\n%s", err, log)
+	}
+	done.Wait()
+	var want int64 = 1
+	for _, n := range acked {
+		want += n
+	}
+	b, _ := start(t, load(t, data, nil))
+	var topic httpapi.TopicDetail
+	get(t, b, "/api/v1/topics/busy", &topic)
+	if topic.Messages < want || topic.Messages > want+producers {
+		t.Errorf("%d messages after the restart, want %d acknowledged ones and at most %d that were not", topic.Messages, want, producers)
+	}
+}

@@ -94,6 +94,10 @@ func reload(app *fusion.App, sources config.Sources, log *slog.Logger) {
 
 var errSecondSignal = errors.New("stopped at once by a second signal: requests in work were cut off")
 
+// echo is how long after the first signal another one is taken for the same: a process manager that signals a process and then its
+// whole group (timeout, a shell that passes on ^C) means it once.
+const echo = time.Second
+
 // stop ends the process in order. A second signal, or a part that does not come back, ends it at once: what was acknowledged
 // is kept even so.
 func stop(parts func(context.Context) error, timeout time.Duration, signals <-chan os.Signal, log *slog.Logger) error {
@@ -101,6 +105,7 @@ func stop(parts func(context.Context) error, timeout time.Duration, signals <-ch
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- parts(ctx) }()
+	begin := time.Now()
 	late := time.NewTimer(timeout + grace)
 	defer late.Stop()
 	for {
@@ -112,7 +117,7 @@ func stop(parts func(context.Context) error, timeout time.Duration, signals <-ch
 			}
 			return err
 		case s := <-signals:
-			if s != syscall.SIGHUP {
+			if s != syscall.SIGHUP && time.Since(begin) >= echo {
 				return errSecondSignal
 			}
 		case <-late.C:

@@ -19,22 +19,23 @@ func TestStop(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		parts    func(context.Context) error
-		signals  []os.Signal
-		want     string // of the error; "" is none
+		signals  map[time.Duration]os.Signal // by the time after the first
+		want     string                      // of the error; "" is none
 		wantTook time.Duration
 	}{
 		{"clean", func(context.Context) error { return nil }, nil, "", 0},
 		{"a part failed", func(context.Context) error { return boom }, nil, "disk failed", 0},
 		{"requests in work are cut off, and the end is clean even so", waits, nil, "", 8 * time.Second},
 		{"a part that does not come back", hangs, nil, "not stopped 10s after the signal", 10 * time.Second},
-		{"a second signal", hangs, []os.Signal{syscall.SIGTERM}, "second signal", 0},
-		{"a reload is no second signal", waits, []os.Signal{syscall.SIGHUP}, "", 8 * time.Second},
+		{"a second signal", hangs, map[time.Duration]os.Signal{2 * time.Second: syscall.SIGTERM}, "second signal", 2 * time.Second},
+		{"the same signal to the process and to its group", waits, map[time.Duration]os.Signal{time.Millisecond: syscall.SIGTERM}, "", 8 * time.Second},
+		{"a reload is no second signal", waits, map[time.Duration]os.Signal{2 * time.Second: syscall.SIGHUP}, "", 8 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				signals := make(chan os.Signal, 1)
-				for _, s := range tc.signals {
-					signals <- s
+				for after, s := range tc.signals {
+					time.AfterFunc(after, func() { signals <- s })
 				}
 				begin := time.Now()
 				err := stop(tc.parts, 8*time.Second, signals, slog.New(slog.DiscardHandler))
