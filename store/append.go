@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 
 	"github.com/fusionmq/fusionmq/store/log"
@@ -101,7 +102,7 @@ func (s *Store) appendBatch(b *log.Batch, rs []Result) {
 		}
 		it := &b.Items[k]
 		k++
-		if it.Err != nil && it.Err != ErrFlushTimeout {
+		if it.Err != nil && !errors.Is(it.Err, ErrFlushTimeout) {
 			*r = Result{Err: it.Err}
 			continue
 		}

@@ -290,8 +290,7 @@ func cpuPerOp(b *testing.B) (stop func()) {
 
 // acker is an observer that marks what it is told as done, in ranges, as the push front end does.
 type acker struct {
-	told  chan [2]int64
-	count int
+	told chan [2]int64
 }
 
 func (a *acker) Owed(os []state.Owed)      { a.told <- [2]int64{os[0].Address, os[len(os)-1].Address} }

@@ -300,7 +300,7 @@ func TestLaw4CrashTestFailsWithoutFsync(t *testing.T) {
 		return vfs.Intercept(m, func(o vfs.Op) error {
 			if base := filepath.Base(o.Name); o.Kind == "sync" && len(base) == 20 && strings.Trim(base, "0123456789") == "" {
 				if _, again := made.LoadOrStore(o.Name, true); again {
-					return vfs.Skip
+					return vfs.ErrSkip
 				}
 			}
 			return nil

@@ -273,7 +273,7 @@ func TestLaw1DeletedViewsAreRebuiltWithTheSameAnswers(t *testing.T) {
 		{"one index file", func() error {
 			names, err := filepath.Glob(filepath.Join(dir, "fusionmq", "index", "*"))
 			if err != nil || len(names) < 2 {
-				return fmt.Errorf("%d index files, %v", len(names), err)
+				return fmt.Errorf("%d index files, %w", len(names), err)
 			}
 			return os.Remove(names[1])
 		}},

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -29,9 +30,9 @@ func (o Op) String() string {
 	return o.Kind + " " + name
 }
 
-// Skip, returned by a hook, makes an operation that returns nothing but an error succeed without being done: a sync that the
+// ErrSkip, returned by a hook, makes an operation that returns nothing but an error succeed without being done: a sync that the
 // disk ignores.
-var Skip = fmt.Errorf("vfs: skipped")
+var ErrSkip = errors.New("vfs: skipped")
 
 // ShortWrite, returned by a hook, makes a write stop after N bytes with Err.
 type ShortWrite struct {
@@ -42,7 +43,7 @@ type ShortWrite struct {
 func (e *ShortWrite) Error() string { return fmt.Sprintf("short write of %d bytes: %v", e.N, e.Err) }
 func (e *ShortWrite) Unwrap() error { return e.Err }
 
-// Intercept returns a file system that asks before for every operation: nil lets it happen, Skip and *ShortWrite do what
+// Intercept returns a file system that asks before for every operation: nil lets it happen, ErrSkip and *ShortWrite do what
 // they say, any other error is its outcome. before must be safe for concurrent use. Files cannot be mapped, so that every
 // read passes.
 func Intercept(fsys FS, before func(Op) error) FS { return &intercepted{fsys, before} }
@@ -53,14 +54,14 @@ type intercepted struct {
 }
 
 func (x *intercepted) do(o Op, f func() error) error {
-	switch err := x.before(o); err {
-	case nil:
+	err := x.before(o)
+	switch {
+	case err == nil:
 		return f()
-	case Skip:
+	case errors.Is(err, ErrSkip):
 		return nil
-	default:
-		return err
 	}
+	return err
 }
 
 func (x *intercepted) open(o Op, open func(string) (File, error)) (File, error) {
@@ -148,7 +149,8 @@ func (f *interceptedFile) WriteAt(p []byte, off int64) (int, error) {
 	if err == nil {
 		return f.f.WriteAt(p, off)
 	}
-	if s, ok := err.(*ShortWrite); ok {
+	var s *ShortWrite
+	if errors.As(err, &s) {
 		n, e := f.f.WriteAt(p[:min(s.N, len(p))], off)
 		if e != nil {
 			err = e

@@ -347,7 +347,7 @@ func (m *Mem) Lock(name string, holder []byte) (io.Closer, error) {
 	}
 	l := &memLock{m, name}
 	if err != nil {
-		l.Close()
+		_ = l.Close() // it was taken just now, and err is what matters
 		return nil, err
 	}
 	return l, nil

@@ -131,7 +131,7 @@ func (osFS) Lock(name string, holder []byte) (io.Closer, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
-	if err := f.Truncate(0); err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt(holder, 0)
 	}
 	if err != nil {

@@ -54,7 +54,7 @@ func TestFileSystemsAgree(t *testing.T) {
 			if want := append([]byte("hel"), make([]byte, 1597)...); !bytes.Equal(got, want) {
 				t.Errorf("after truncating down and up: %q", bytes.Trim(got, "\x00"))
 			}
-			if n, err := f.ReadAt(got, 1590); n != 10 || err != io.EOF {
+			if n, err := f.ReadAt(got, 1590); n != 10 || !errors.Is(err, io.EOF) {
 				t.Errorf("read over the end = %d, %v, want 10, EOF", n, err)
 			}
 			must(t, f.Sync())
@@ -194,14 +194,14 @@ func TestInterceptInjects(t *testing.T) {
 	if n, err := f.WriteAt([]byte("hello"), 3); n != 2 || !errors.Is(err, boom) {
 		t.Errorf("short write = %d, %v", n, err)
 	}
-	next = vfs.Skip
+	next = vfs.ErrSkip
 	must(t, f.Sync())
 	must(t, fsys.SyncDir("/"))
 	if names, _ := m.CrashClone(rand.New(rand.NewPCG(1, 1)), 0).List("/"); len(names) != 0 {
 		t.Errorf("a skipped directory sync kept %q", names)
 	}
 	next = boom
-	if err := f.Truncate(9); err != boom {
+	if err := f.Truncate(9); !errors.Is(err, boom) {
 		t.Errorf("Truncate = %v", err)
 	}
 	if got, want := strings.Join(seen, "\n"), "create f\nwrite f [3, 8)\nsync f\nsyncdir /\ntruncate f 9"; got != want {
