@@ -418,3 +418,57 @@ func FuzzCheckpointAndFormatFiles(f *testing.F) {
 		}
 	})
 }
+
+// A checkpoint that says more than the log has is not believed: what is left of the log is read and served.
+func TestLogShorterThanItsCheckpoint(t *testing.T) {
+	m := vfs.NewMem()
+	o := store.Options{Dir: "/s", FS: m, SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Exchange: newFanout()}
+	s, err := tryOpen(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addTopic(t, s, "A", meta.Async)
+	operate(t, s, bindOps("A", "g")...)
+	var want []string
+	for i := range 30 {
+		body := fmt.Sprint(i, strings.Repeat("x", 10000))
+		if r := send(t, s, "A", 0, body); r.Address < 128<<10 {
+			want = append(want, body)
+		}
+	}
+	s.Offsets().Commit("h", "A", 0, 30)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := m.List("/s/commitlog")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if name > fmt.Sprintf("%020d", 64<<10) && name != log.MarkerName {
+			if err := m.Remove("/s/commitlog/" + name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	warned := ""
+	o.Exchange, o.Events = newFanout(), func(e store.Event) {
+		if e.Level > 0 {
+			warned += e.Name + "\n"
+		}
+	}
+	s = open(t, o)
+	same(t, bodies(t, s, "A", 0), want)
+	if got, _ := s.Offsets().Get("h", "A", 0); got != int64(len(want)) {
+		t.Errorf("committed offset %d, want %d", got, len(want))
+	}
+	if n := len(s.Pending("A", 0, 100)); n != len(want) {
+		t.Errorf("%d messages are owed, want %d", n, len(want))
+	}
+	if !strings.Contains(warned, "checkpoint does not fit the log") {
+		t.Errorf("events: %q", warned)
+	}
+	if r := send(t, s, "A", 0, "next"); r.QueueOffset != int64(len(want)) {
+		t.Errorf("next message has offset %d, want %d", r.QueueOffset, len(want))
+	}
+}
