@@ -116,7 +116,38 @@ func (c *crash) round(n int) {
 		c.problem("round %d: close: %v", n, err)
 	}
 	c.mem = clone
+	for c.rng.IntN(2) == 0 {
+		c.cutWhileOpening(n)
+	}
 	c.check(n, keep)
+}
+
+// cutWhileOpening opens the store and closes it again, and cuts the power at a random operation in between; what is left
+// then is what the history goes on with.
+func (c *crash) cutWhileOpening(n int) {
+	var mu sync.Mutex
+	var clone *vfs.Mem
+	ops, at, keep := 0, c.rng.IntN(60), c.rng.Float64()
+	o := c.options(c.mem)
+	o.FS = vfs.Intercept(o.FS, func(op vfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if ops++; ops == at+1 {
+			clone = c.mem.CrashClone(rand.New(rand.NewPCG(c.seed, uint64(at))), keep)
+		}
+		return nil
+	})
+	s, err := store.Open(o)
+	if err != nil {
+		c.problem("round %d: open after the power cut: %v", n, err)
+		return
+	}
+	if err := s.Close(); err != nil {
+		c.problem("round %d: close after the power cut: %v", n, err)
+	}
+	if clone != nil {
+		c.mem = clone
+	}
 }
 
 // produce appends a batch of random messages and notes what is known of them.

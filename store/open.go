@@ -63,7 +63,7 @@ func (s *Store) open() error {
 		return err
 	}
 	s.log, err = log.Open(log.Options{
-		FS: s.o.FS, Dir: s.path(logDir), SegmentBytes: s.o.SegmentBytes, FlushInterval: s.o.FlushInterval,
+		FS: s.o.FS, Dir: s.path(logDir), SegmentBytes: s.o.SegmentBytes, Unclean: !clean && marked, FlushInterval: s.o.FlushInterval,
 		Now:     func() int64 { return s.o.Now().UnixMilli() },
 		Written: s.written, Synced: s.synced, Event: s.event,
 	})

@@ -15,6 +15,7 @@ type Options struct {
 	FS           vfs.FS
 	Dir          string // the commitlog directory; it exists
 	SegmentBytes int64  // length of every segment file, in bytes
+	Unclean      bool   // the last stop was not clean, or another program wrote the directory
 	// Now is the store time in milliseconds since 1970. Store times never go back along the log, whatever Now does.
 	Now func() int64
 	// FlushInterval is how often the log is synced when nobody waits for it. Default 500 ms.

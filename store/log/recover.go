@@ -52,8 +52,9 @@ func SegmentBytes(fsys vfs.FS, dir string) (int64, error) {
 	return 0, nil
 }
 
-// Open looks at the segments of a directory and opens them. It changes nothing, except that it removes an empty file that
-// sorts last, which a crash leaves while a segment is made. Recover comes next.
+// Open looks at the segments of a directory and opens them. It changes nothing, except for what a crash can leave of the file
+// that sorts last: an empty one, which was being made, is removed; after an unclean stop a short one, which was being cut, gets its length
+// back. Recover comes next.
 func Open(o Options) (*Log, error) {
 	if o.FlushInterval == 0 {
 		o.FlushInterval = 500 * time.Millisecond
@@ -87,13 +88,14 @@ func Open(o Options) (*Log, error) {
 			}
 			break
 		}
-		if st.Size != o.SegmentBytes {
+		cutting := o.Unclean && i == len(bs)-1 && st.Size < o.SegmentBytes
+		if st.Size != o.SegmentBytes && !cutting {
 			return fail(&CorruptError{File: name, Err: fmt.Errorf("it has %d bytes, segments here have %d", st.Size, o.SegmentBytes)})
 		}
 		if n := len(segs); n > 0 && segs[n-1].base+o.SegmentBytes != b {
 			return fail(&CorruptError{File: segmentName(o.Dir, segs[n-1].base+o.SegmentBytes), Err: errors.New("it is missing, while later ones are there")})
 		}
-		s, err := openSegment(o.FS, o.Dir, b, o.SegmentBytes)
+		s, err := openSegment(o.FS, o.Dir, b, o.SegmentBytes, cutting)
 		if err != nil {
 			return fail(err)
 		}

@@ -35,13 +35,19 @@ func newSegment(base, size int64, f vfs.File) (*segment, error) {
 	return s, nil
 }
 
-// openSegment opens an existing file of the right length.
-func openSegment(fsys vfs.FS, dir string, base, size int64) (*segment, error) {
+// openSegment opens an existing file; a short one gets its length first.
+func openSegment(fsys vfs.FS, dir string, base, size int64, short bool) (*segment, error) {
 	f, err := fsys.Open(segmentName(dir, base))
 	if err != nil {
 		return nil, err
 	}
-	s, err := newSegment(base, size, f)
+	if short {
+		err = f.Allocate(size)
+	}
+	var s *segment
+	if err == nil {
+		s, err = newSegment(base, size, f)
+	}
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -108,7 +114,8 @@ func (s *segment) read(off int64, n int) ([]byte, error) {
 	return b, nil
 }
 
-// zeroFrom durably replaces everything from off on by zeros, without writing them.
+// zeroFrom durably replaces everything from off on by zeros, without writing them. A power cut in the middle may leave the
+// file short; Open knows.
 func (s *segment) zeroFrom(off int64) error {
 	if err := s.f.Truncate(off); err != nil {
 		return err
