@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	messages    = 100_000 // acknowledged in a run
+	messages    = 100_000 // acknowledged in a run, at least
 	connections = 8
-	inFlight    = 1024  // unanswered on each connection
+	inFlight    = 2048  // unanswered on each connection
 	unanswered  = 1_000 // at the moment of the kill, at least
 	quiet       = 60 * time.Second
 )
@@ -138,8 +138,8 @@ func killOnce(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 
-	first := send(t, s, l, topic, queues, messages)
-	if !l.wait(quiet, func() bool { return l.acked >= killAt && first.waiting() >= 4*unanswered }) { // answers that are on their way still arrive after the kill
+	first := send(t, s, l, topic, queues, 10*messages)                                               // the kill ends it
+	if !l.wait(quiet, func() bool { return l.acked >= killAt && first.waiting() >= 8*unanswered }) { // answers that are on their way still arrive after the kill
 		_, acked, _, _ := l.counts()
 		t.Fatalf("seed %d: no answer for %s, %d acknowledged, %d waiting", seed, quiet, acked, first.waiting())
 	}
@@ -163,7 +163,7 @@ func killOnce(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	defer sub.Close()
-	second := send(t, s, l, topic, queues, messages) // the rest: the store goes on where it was
+	second := send(t, s, l, topic, queues, max(messages, acked+messages/10)) // the rest: the store goes on where it was
 	second.end(t)
 	l.verify(t, s.Addr["broker"], topic, queues)
 	l.allPushed(t, quiet)
