@@ -534,8 +534,13 @@ func (s *Service) loadRetries(g *group) {
 				next = r.Due
 				break
 			}
-			after = r
+			visible := s.store.TopicVisible(r.Topic) // before looking
 			m, err := s.retryHead(&batch, r)
+			if err != nil && visible <= r.Address {
+				next = now + 1 // of a sync topic, and not synced yet: a detach makes retries of what is not visible
+				break
+			}
+			after = r
 			if err != nil {
 				s.lost("retry", r.Topic, r.Address, err)
 				s.ledger.Retire(r.Topic, g.name, r.Address)

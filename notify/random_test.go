@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fusionmq/fusionmq/notify/wire"
+	"github.com/fusionmq/fusionmq/store/meta"
 )
 
 // bound says what each group of the random test is bound to; the same from the first message on.
@@ -51,6 +52,11 @@ func TestLaw5EveryTargetOnceAtLeastUnderRandomFaults(t *testing.T) {
 				o.Delivery.DetachBacklog = 20
 				o.Delivery.LateKeep = 10_000 * time.Hour // so that every late acknowledgement counts
 			})
+			c := meta.DefaultTopic("U") // T is made by the first subscription, without a durability of its own
+			c.Attributes = map[string]string{meta.DurabilityAttribute: meta.Sync.String()}
+			if err := w.st.Topics().Put(c); err != nil {
+				t.Fatal(err)
+			}
 			randomRun(w, 250)
 		})
 	}
@@ -85,7 +91,7 @@ func randomRun(w *world, steps int) {
 			}
 		case n < 82:
 			m := w.join(names[w.rng.IntN(len(names))])
-			m.limit = w.rng.IntN(3) * 4
+			m.takes(w.rng.IntN(3) * 4)
 		case n < 88:
 			if len(w.members) > 0 {
 				w.members[w.rng.IntN(len(w.members))].leave()
@@ -121,13 +127,13 @@ func randomRun(w *world, steps int) {
 				if h := w.got[key{g, id}]; owes(g, sent) && (h == nil || !h.acked) {
 					n++
 					lost = key{g, id}
-					one = fmt.Sprintf("message %d (%s) for %s", id, sent, g)
+					one = fmt.Sprintf("message %d at %d (%s) for %s, seen %+v", id, w.addr[id], sent, g, h)
 				}
 			}
 		}
 		return n, one
 	}
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(30 * time.Second)
 	for {
 		w.ackAll()
 		n, one := missing()

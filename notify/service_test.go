@@ -161,7 +161,7 @@ func TestBrokenChannelCountsNoAttempt(t *testing.T) {
 func TestLaw6SlowGroupBecomesACursorAndCostsTheOthersNothing(t *testing.T) {
 	w := newWorld(t, 8, func(o *Options) { o.Delivery.DetachBacklog = 50 })
 	slow := w.join("S-slow", fanoutOn("T"))
-	slow.limit = 5
+	slow.takes(5)
 	fast := w.join("S-fast", fanoutOn("T"))
 	w.until("attach", func() bool { return w.mode("S-slow", "T") == "attached" && w.mode("S-fast", "T") == "attached" })
 	for range 20 {
@@ -176,7 +176,7 @@ func TestLaw6SlowGroupBecomesACursorAndCostsTheOthersNothing(t *testing.T) {
 		t.Errorf("%d messages at a machine that takes 5", n)
 	}
 	// It takes up reading, and gets each of the 400 once.
-	slow.limit = 0
+	slow.takes(0)
 	slow.se.Drained()
 	w.until("catch-up", func() bool { w.ackAll(); w.advance(100 * time.Millisecond); return len(w.acked("S-slow")) == 400 })
 	w.check()

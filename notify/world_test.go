@@ -97,6 +97,13 @@ func (m *member) Room() bool {
 	return m.limit == 0 || len(m.inbox) < m.limit
 }
 
+// takes sets the limit.
+func (m *member) takes(n int) {
+	m.w.mu.Lock()
+	m.limit = n
+	m.w.mu.Unlock()
+}
+
 func (m *member) Kick() {}
 
 func (m *member) Push(d Delivery) {

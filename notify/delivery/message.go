@@ -28,9 +28,9 @@ type Message struct {
 	targets    []string
 	states     []shareState // of targets; nil while there is one target and it is pending
 	few        [8]shareState
-	open       int32        // targets in state pending
-	lingers    bool         // is in the ledger's linger list
-	closed     bool         // is in the ledger's done list
+	open       int32 // targets in state pending
+	lingers    bool  // is in the ledger's linger list
+	closed     bool  // is in the ledger's done list
 
 	// Of a cursor message, guarded by the group's lock.
 	done bool

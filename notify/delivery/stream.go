@@ -156,6 +156,11 @@ func (s *Stream) lane(tagsCode int64) *lane {
 // For a group that the window no longer owes anything the share is given up at once: the store has made a retry of it.
 func (s *Stream) Owe(m *Message, share int32) (overflow bool) {
 	it := item{msg: m, share: share, source: fromWindow}
+	if m.Address < s.attach {
+		// Of a sync topic: it was owed by an earlier attach, and became visible, and so known here, only now.
+		s.group.ledger.moved(m, share)
+		return false
+	}
 	switch s.mode {
 	case Detached:
 		s.group.ledger.moved(m, share)
@@ -248,6 +253,14 @@ func (s *Stream) EndAttach(at int64) {
 		return
 	}
 	s.mode, s.attach, s.skipFrom, s.skipTo = Joining, at, 0, 0
+	for n := s.held.len(); n > 0; n-- {
+		if it := s.held.pop(); it.msg.Address < at { // as in Owe
+			s.owed--
+			s.group.ledger.moved(it.msg, it.share)
+		} else {
+			s.held.push(it)
+		}
+	}
 	if s.readTo >= at {
 		s.joined()
 	}
