@@ -293,3 +293,43 @@ func TestArchitectureNamesWhatExists(t *testing.T) {
 		t.Errorf("found %d names in ARCHITECTURE.md, so this looked at next to nothing", named)
 	}
 }
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+
+func TestLinksOfPagesLeadSomewhere(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, docs...) {
+		b, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllSubmatch(b, -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(m[1]))); err != nil {
+				t.Errorf("%s: %v", filepath.Base(page), err)
+			}
+		}
+	}
+}
+
+// Both READMEs begin with how to run and how to test.
+func TestReadmesShowTheTwoCommandsFirst(t *testing.T) {
+	for _, name := range []string{"README.md", "README.zh-CN.md"} {
+		b, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := strings.Join(strings.SplitN(string(b), "\n", 10)[:9], "\n")
+		for _, cmd := range []string{"make run", "make test"} {
+			if !strings.Contains(head, cmd) {
+				t.Errorf("%s: %q is not in the first lines", name, cmd)
+			}
+		}
+	}
+}
