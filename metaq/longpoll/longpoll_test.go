@@ -68,7 +68,7 @@ func TestTableAgainstAList(t *testing.T) {
 			},
 			"remove": func(t *rapid.T) {
 				if len(ever) == 0 {
-					t.Skip()
+					return // nothing to remove
 				}
 				h := rapid.SampledFrom(ever).Draw(t, "hold")
 				if got, want := tab.Remove(h), m.remove(h); got != want || h.Held() {
