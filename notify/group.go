@@ -233,7 +233,7 @@ func (s *Service) detach(g *group, st *stream, attached bool, was delivery.Mode)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err == nil {
-		err = s.store.WaitApplied(ctx, at) // the retries it made are there now
+		_ = s.store.WaitApplied(ctx, at) // the retries it made are there then; without them the loader comes back
 	} else {
 		select { // the store refuses writes: no reason to hurry
 		case <-s.quit:

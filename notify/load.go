@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fusionmq/fusionmq/notify/exchange"
 	"github.com/fusionmq/fusionmq/notify/mapping"
 	"github.com/fusionmq/fusionmq/notify/wire"
 	"github.com/fusionmq/fusionmq/store/record"
@@ -21,6 +22,23 @@ type Loaded struct {
 	loader  mapping.Loader
 	group   []byte
 	release func()
+
+	// The bindings that unchecked deliveries are matched with; see [Loaded.Fresh].
+	history       *exchange.History
+	topic, member string // whose they are
+}
+
+// Fresh is to be called when the deliveries that Load is called with next have been taken over from the session: a
+// binding that is newer than they are is no business of theirs, and one that is older is known by now. In between Load
+// asks for the bindings once.
+func (l *Loaded) Fresh() { l.history, l.topic, l.member = nil, "", "" }
+
+// historyOf returns what a group has been bound to on a topic.
+func (l *Loaded) historyOf(x *exchange.Exchange, topic, group string) *exchange.History {
+	if l.history == nil || l.topic != topic || l.member != group {
+		l.history, l.topic, l.member = x.History(topic, group), topic, group
+	}
+	return l.history
 }
 
 // Bounds of a message's own acknowledgement timeout (rulings A14).
@@ -42,7 +60,8 @@ func (se *Session) Load(d *Delivery, into *Loaded) error {
 		se.Drop(d.Handle)
 		return err
 	}
-	if d.Message.Unchecked && !se.s.exchange.History(d.Message.Topic, d.Group).Match(d.Message.Address, v.Properties()) {
+	into.loader.Load(&into.Header, v)
+	if m := d.Message; m.Unchecked && !into.historyOf(se.s.exchange, m.Topic, d.Group).Owed(m.Address, into.Header.Type, into.loader.Target()) {
 		release()
 		se.Drop(d.Handle)
 		return errNotOwed
@@ -54,7 +73,6 @@ func (se *Session) Load(d *Delivery, into *Loaded) error {
 
 func (l *Loaded) fill(d *Delivery, v record.View) {
 	h := &l.Header
-	l.loader.Load(h, v)
 	l.Body = v.Body()
 	l.group = append(l.group[:0], d.Group...)
 	h.TargetGroup, h.DeliveryCount = l.group, d.Attempt

@@ -101,7 +101,7 @@ func randomRun(w *world, steps int) {
 		case n < 96:
 			w.advance(time.Duration(w.rng.IntN(400)) * time.Second)
 		case n < 98:
-			time.Sleep(time.Duration(w.rng.IntN(4)) * time.Millisecond)
+			w.quiet()
 		case n < 99:
 			w.kill(w.rng.IntN(2) == 0)
 		default:

@@ -76,7 +76,7 @@ func TestLaw5OnlyTheFailedGroupIsTriedAgain(t *testing.T) {
 	w.answer(b, 0, wire.StatusError)
 	w.until("retry line", func() bool { return w.st.RetryCount("S-b") == 1 })
 	w.advance(9 * time.Second)
-	time.Sleep(20 * time.Millisecond) // it must not come: nothing to wait for
+	w.quiet()
 	if n := w.waiting(b); n != 0 {
 		t.Fatalf("%d deliveries before the retry is due", n)
 	}
@@ -100,7 +100,7 @@ func TestAckTimeoutFailsAndALateAckIsHonoured(t *testing.T) {
 	w.send("T", "x")
 	w.until("delivery", func() bool { return w.waiting(a) == 1 })
 	w.advance(4900 * time.Millisecond)
-	time.Sleep(10 * time.Millisecond)
+	w.quiet()
 	if n := w.st.RetryCount("S-a"); n != 0 {
 		t.Fatal("failed before 5 s")
 	}
@@ -109,7 +109,7 @@ func TestAckTimeoutFailsAndALateAckIsHonoured(t *testing.T) {
 	w.answer(a, 0, wire.NoError) // late
 	w.until("late acknowledgement", func() bool { return w.st.RetryCount("S-a") == 0 })
 	w.advance(time.Hour)
-	time.Sleep(20 * time.Millisecond)
+	w.quiet()
 	if n := w.waiting(a); n != 0 {
 		t.Errorf("delivered again after a late acknowledgement")
 	}

@@ -403,6 +403,29 @@ func (w *world) advance(d time.Duration) {
 	poke(w.svc.flushNow)
 }
 
+// quiet does everything that is due at the clock's time and waits until the service has nothing more to do: what has not
+// come then does not come before the clock moves.
+func (w *world) quiet() {
+	w.t.Helper()
+	for _, g := range w.svc.everyGroup() {
+		g.tick(w.clock.Load())
+	}
+	w.until("the background work to end", func() bool {
+		for _, g := range w.svc.everyGroup() {
+			g.mu.Lock()
+			busy := g.loading
+			for _, st := range g.streams {
+				busy = busy || st.reading || st.changing
+			}
+			g.mu.Unlock()
+			if busy {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // until waits for a condition that background work of the service brings about.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()

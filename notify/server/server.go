@@ -71,7 +71,7 @@ func Listen(o Options) (*Server, error) {
 	}
 	s, err := Serve(ln, o)
 	if err != nil {
-		ln.Close()
+		_ = ln.Close() // the other error matters
 	}
 	return s, err
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -404,7 +405,7 @@ func TestHostileFrames(t *testing.T) {
 			for {
 				f, err := c.tryRead(10 * time.Second)
 				if err != nil {
-					if ne, ok := err.(net.Error); ok && ne.Timeout() {
+					if errors.Is(err, os.ErrDeadlineExceeded) {
 						t.Fatal("the connection was not closed")
 					}
 					break
@@ -475,8 +476,7 @@ func TestIdleAndHalfSentConnectionsAreClosed(t *testing.T) {
 	half.write([]byte{wire.MagicRequest, byte(wire.OpHeartbeat), 0})
 	ended := func(c *client) bool {
 		_, err := c.tryRead(time.Millisecond)
-		ne, ok := err.(net.Error)
-		return err != nil && !(ok && ne.Timeout())
+		return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
 	}
 	for end := time.Now().Add(10 * time.Second); !ended(idle) || !ended(half); {
 		if time.Now().After(end) {

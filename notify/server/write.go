@@ -56,6 +56,7 @@ func (c *conn) write() {
 		if !c.out.held && c.out.deliveries != nil {
 			taken, c.out.deliveries = c.out.deliveries, nil
 			ds = *taken
+			w.loaded.Fresh()
 		}
 		if c.out.drained != nil {
 			c.out.drained.Broadcast()
