@@ -93,14 +93,15 @@ func (se *Session) Metadata(groups []string, credit bool) error {
 			}
 			if !slices.Contains(groups, ms.g.name) {
 				se.leaveLocked(ms)
-			} else if credit && !se.mu.limited {
+			} else if credit != se.mu.limited {
 				ms.g.mu.Lock()
-				ms.g.d.Limit(ms.m)
+				ms.g.d.Limit(ms.m, credit)
+				ms.g.pumpLocked()
 				ms.g.mu.Unlock()
 			}
 		}
 	}
-	se.mu.limited = se.mu.limited || credit
+	se.mu.limited = credit
 	for _, name := range groups {
 		if se.member(name) == nil {
 			se.joinLocked(name)

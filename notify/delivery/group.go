@@ -119,8 +119,11 @@ func (g *Group) Join(c Conn, index uint8, limited bool) *Member {
 // Group is the group that the member belongs to.
 func (m *Member) Group() *Group { return m.group }
 
-// Limit turns on credit for a member: from now on it is sent only what Credit allows.
-func (g *Group) Limit(m *Member) { m.limited = true }
+// Limit says whether the member is sent only what Credit allows, or what the watermarks allow.
+func (g *Group) Limit(m *Member, on bool) {
+	m.limited = on
+	g.members.link(m)
+}
 
 // Credit sets how much the member may have unanswered. It is a level: the newest one holds.
 func (g *Group) Credit(m *Member, messages uint32, bytes int64) {

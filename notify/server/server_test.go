@@ -325,6 +325,26 @@ func TestBatchClientGetsTagsAndAcknowledgesRuns(t *testing.T) {
 	}
 }
 
+func TestSecondMetadataReplacesTheFirst(t *testing.T) { // rulings A09
+	r := newRig(t, nil)
+	c, pub := r.dial(), r.dial()
+	c.metadata(wire.AllFeatures, "S-a")
+	c.must(wire.OpSubscribe, binding(wire.Fanout, "T", "", "S-a"), nil)
+	c.metadata(0, "S-b", "S-a") // a set, and no feature any more
+	c.refused(wire.OpCredit, nil, nil, wire.StatusNoOpcode)
+	pub.metadata(0, "P-test")
+	pub.send(1, "T", "x", "plain again, without credit")
+	if h, _, opaque := c.delivery(); string(h.TargetGroup) != "S-a" {
+		t.Errorf("delivery for %s", h.TargetGroup)
+	} else {
+		c.ack(opaque, wire.NoError)
+	}
+	c.metadata(0, "S-b")
+	if text := c.refused(wire.OpSubscribe, binding(wire.Fanout, "T", "", "S-a"), nil, wire.StatusError); !strings.Contains(text, "not in the metadata") {
+		t.Errorf("a group of the first metadata: %q", text)
+	}
+}
+
 func TestFirstDeliveryFollowsTheAnswerToMetadata(t *testing.T) {
 	r := newRig(t, nil)
 	first := r.dial()
