@@ -66,7 +66,7 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 					if o.Kind == "write" {
 						return &vfs.ShortWrite{N: written, Err: errDisk}
 					}
-					if o.Kind == "truncate" {
+					if o.Kind == "zero" {
 						return errDisk // the repair fails as well, at first
 					}
 					return nil

@@ -142,8 +142,11 @@ func (s *Store) recover(clean bool) error {
 		return err
 	}
 	s.log.SetTime(c.time)
-	if r.Cut {
-		s.event(levelWarn, "log cut behind its last valid record", "position", r.End, "reason", fmt.Sprint(r.Reason), "segments_dropped", r.Dropped)
+	switch {
+	case r.Behind > 0:
+		s.event(levelError, "log ends at a damaged record, valid ones behind it are set aside and not served", "position", r.End, "reason", fmt.Sprint(r.Reason), "records", r.Behind, "files", r.Aside)
+	case r.Cut:
+		s.event(levelWarn, "log cut behind its last valid record", "position", r.End, "reason", fmt.Sprint(r.Reason))
 	}
 	spanBytes := s.o.CheckpointBytes / 2
 	s.index, err = queue.Open(queue.Config{

@@ -86,8 +86,11 @@ func bodies(t testing.TB, s *store.Store, topic string, id int32) []string {
 				t.Fatal(err)
 			}
 			v, err := record.Parse(b)
-			if err != nil || v.CheckBody() != nil {
-				t.Fatalf("record at %d: %v, %v", e.Position, err, v.CheckBody())
+			if err == nil {
+				err = v.CheckBody()
+			}
+			if err != nil {
+				t.Fatalf("record at %d: %v", e.Position, err)
 			}
 			if string(v.Topic()) != topic || v.QueueID() != id || v.QueueOffset() != o+int64(i) || v.PhysicalOffset() != e.Address || v.StoreTime() != e.Time || v.TagsCode() != e.TagsCode {
 				t.Fatalf("record at %d is of %s/%d offset %d, entry %+v of %s/%d offset %d", v.PhysicalOffset(), v.Topic(), v.QueueID(), v.QueueOffset(), e, topic, id, o+int64(i))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
 // flushLoop syncs the log: at once when somebody waits for it, else every FlushInterval. It also writes what nobody
@@ -274,6 +276,9 @@ func (l *Log) spaceError(err error) error {
 	free, total, e := l.o.FS.Space(l.o.Dir)
 	if e != nil {
 		free, total = -1, -1
+	}
+	if !errors.Is(err, vfs.ErrNoSpace) {
+		return errors.Join(ErrFailed, fmt.Errorf("make the next segment: %w", err))
 	}
 	return &NoSpaceError{Dir: l.o.Dir, Need: l.o.SegmentBytes, Free: free, Total: total, Err: err}
 }

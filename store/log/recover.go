@@ -17,29 +17,34 @@ import (
 // broker refuses to start on the directory instead of missing what it cannot see.
 const MarkerName = "fusionmq"
 
-// bases lists the segment files in a directory in ascending order.
-func bases(fsys vfs.FS, dir string) ([]int64, error) {
+// bases lists the segment files in a directory in ascending order, and the files that a crash left while they were made.
+func bases(fsys vfs.FS, dir string) (bs []int64, unfinished []string, err error) {
 	names, err := fsys.List(dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var bs []int64
 	for _, name := range names {
-		if strings.HasSuffix(name, "/") || name == MarkerName || name == MarkerName+".tmp" {
+		if strings.HasSuffix(name, "/") || name == MarkerName || name == MarkerName+tmpSuffix {
 			continue
 		}
-		n, err := strconv.ParseUint(name, 10, 63)
-		if err != nil || len(name) != 20 {
-			return nil, &CorruptError{File: filepath.Join(dir, name), Err: errors.New("its name is not a log position of 20 digits; move it elsewhere")}
+		digits := name[:min(len(name), 20)]
+		n, err := strconv.ParseUint(digits, 10, 63)
+		rest := name[len(digits):]
+		switch {
+		case err != nil || len(digits) != 20 || rest != "" && rest != tmpSuffix && !strings.HasPrefix(rest, cutSuffix):
+			return nil, nil, &CorruptError{File: filepath.Join(dir, name), Err: errors.New("its name is not a log position of 20 digits; move it elsewhere")}
+		case rest == tmpSuffix:
+			unfinished = append(unfinished, filepath.Join(dir, name))
+		case rest == "":
+			bs = append(bs, int64(n))
 		}
-		bs = append(bs, int64(n))
 	}
-	return bs, nil
+	return bs, unfinished, nil
 }
 
 // SegmentBytes returns the length of the segments in a directory, 0 when there are none.
 func SegmentBytes(fsys vfs.FS, dir string) (int64, error) {
-	bs, err := bases(fsys, dir)
+	bs, _, err := bases(fsys, dir)
 	if err != nil {
 		return 0, err
 	}
@@ -65,7 +70,7 @@ func Open(o Options) (*Log, error) {
 	l := &Log{o: o, prepare: make(chan struct{}, 1), flush: make(chan struct{}, 1), stop: make(chan struct{})}
 	l.room.L = &l.mu
 	l.mu.active, l.mu.spare = new(gather), new(gather)
-	bs, err := bases(o.FS, o.Dir)
+	bs, unfinished, err := bases(o.FS, o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +110,11 @@ func Open(o Options) (*Log, error) {
 		}
 		segs = append(segs, s)
 	}
+	for _, name := range unfinished {
+		if err := o.FS.Remove(name); err != nil {
+			return fail(err)
+		}
+	}
 	l.segs.Store(&segs)
 	if len(segs) > 0 {
 		l.min.Store(segs[0].base)
@@ -118,7 +128,10 @@ type Recovery struct {
 	Records int64 // read and verified
 	Reason  error // why the log ends where it does: what was wrong with the bytes there
 	Cut     bool  // bytes behind End were not zero
-	Dropped int   // segments behind End that had something in them and were removed
+	// Behind counts valid records behind End: something before them was damaged. They are not served, but kept in the
+	// files Aside.
+	Behind int
+	Aside  []string
 }
 
 // Limit is the highest position that a record could be at: where the last segment ends.
@@ -284,27 +297,10 @@ func (l *Log) settle(segs []*segment, last int, r *Recovery) error {
 			}
 		}
 	}
-	for _, s := range segs[last+1:] {
-		if dirty(s, 0) { // else it was only made ahead
-			r.Dropped++
-		}
+	if err := l.setAside(segs[last:], r); err != nil {
+		return err
 	}
-	r.Cut = r.Dropped > 0 || dirty(segs[last], r.End-segs[last].base)
-	return l.cut(segs[last], segs[last+1:], r.End)
-}
-
-// dirty looks for a byte that is not zero close behind off; it serves a message, so close is enough.
-func dirty(s *segment, off int64) bool {
-	b, err := s.read(off, int(min(s.size-off, 64<<10)))
-	if err != nil {
-		return true
-	}
-	for _, c := range b {
-		if c != 0 {
-			return true
-		}
-	}
-	return false
+	return l.cut(segs[last], nil, r.End)
 }
 
 // SetTime raises the store time that the next record has at least.

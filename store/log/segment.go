@@ -18,6 +18,11 @@ type segment struct {
 	release    func()       // unref as a value made once, so that handing it out does not allocate
 }
 
+const (
+	tmpSuffix = ".tmp"  // of a segment that is being made
+	cutSuffix = ".cut-" // of what recovery has set aside; milliseconds since 1970 follow
+)
+
 func segmentName(dir string, base int64) string {
 	return filepath.Join(dir, fmt.Sprintf("%020d", base))
 }
@@ -55,24 +60,33 @@ func openSegment(fsys vfs.FS, dir string, base, size int64, short bool) (*segmen
 	return s, nil
 }
 
-// createSegment makes a file of full length whose name is durable when it returns.
+// createSegment makes a file of full length, which has its name only when it is, durably.
 func createSegment(fsys vfs.FS, dir string, base, size int64) (*segment, error) {
+	// fallocate takes what there is before it finds that it is not enough, and everybody else on the disk finds it full
+	// meanwhile. So look first, and leave room for the small files that a clean stop has to write.
+	if free, _, err := fsys.Space(dir); err == nil && free < size+size/8 {
+		return nil, fmt.Errorf("%w: a segment and a reserve of %d bytes are needed", vfs.ErrNoSpace, size/8)
+	}
 	name := segmentName(dir, base)
-	f, err := fsys.Create(name)
+	tmp := name + tmpSuffix
+	f, err := fsys.Create(tmp)
 	if err != nil {
 		return nil, err
 	}
 	var s *segment
 	if err = f.Allocate(size); err == nil {
 		if err = f.Sync(); err == nil {
-			if err = fsys.SyncDir(dir); err == nil {
-				s, err = newSegment(base, size, f)
+			if err = fsys.Rename(tmp, name); err == nil {
+				tmp = name
+				if err = fsys.SyncDir(dir); err == nil {
+					s, err = newSegment(base, size, f)
+				}
 			}
 		}
 	}
 	if err != nil {
 		f.Close()
-		_ = fsys.Remove(name) // a file of the wrong length would stop the next start; that it may stay is handled there too
+		_ = fsys.Remove(tmp) // best effort: err is what matters, and Open removes what is left
 		return nil, err
 	}
 	return s, nil
@@ -114,13 +128,9 @@ func (s *segment) read(off int64, n int) ([]byte, error) {
 	return b, nil
 }
 
-// zeroFrom durably replaces everything from off on by zeros, without writing them. A power cut in the middle may leave the
-// file short; Open knows.
+// zeroFrom durably replaces everything from off on by zeros.
 func (s *segment) zeroFrom(off int64) error {
-	if err := s.f.Truncate(off); err != nil {
-		return err
-	}
-	if err := s.f.Allocate(s.size); err != nil {
+	if err := s.f.Zero(off); err != nil {
 		return err
 	}
 	return s.f.Sync()

@@ -484,6 +484,39 @@ func (f *memFile) Allocate(size int64) error {
 	return nil
 }
 
+func (f *memFile) Zero(off int64) error {
+	f.m.world.RLock()
+	defer f.m.world.RUnlock()
+	n := f.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, b := range n.data {
+		switch start := i * sector; {
+		case start >= off:
+			n.set(i, nil)
+			n.spare++
+		case start+sector > off:
+			c := make([]byte, sector)
+			copy(c, b[:off-start])
+			n.set(i, c)
+		}
+	}
+	return nil
+}
+
+func (f *memFile) NextData(off int64) (int64, error) {
+	n := f.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	next := n.size
+	for i := range n.data {
+		if start := i * sector; start+sector > off {
+			next = min(next, max(off, start))
+		}
+	}
+	return next, nil
+}
+
 func (f *memFile) Sync() error {
 	f.m.world.RLock()
 	defer f.m.world.RUnlock()

@@ -180,6 +180,50 @@ func (f osFile) Allocate(size int64) error {
 	}
 }
 
+func (f osFile) Zero(off int64) error {
+	size, err := f.Size()
+	if err != nil || off >= size {
+		return err
+	}
+	fd := int(f.f.Fd())
+	for _, mode := range []uint32{unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE} {
+		err := unix.Fallocate(fd, mode, off, size-off)
+		for errors.Is(err, unix.EINTR) {
+			err = unix.Fallocate(fd, mode, off, size-off)
+		}
+		switch {
+		case err == nil && mode&unix.FALLOC_FL_PUNCH_HOLE != 0:
+			return f.Allocate(size)
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EOPNOTSUPP):
+			return sysErr(fmt.Errorf("zero %s from %d: %w", f.f.Name(), off, err))
+		}
+	}
+	zeros := make([]byte, 1<<20)
+	for off < size {
+		n, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-off)], off)
+		if err != nil {
+			return err
+		}
+		off += int64(n)
+	}
+	return nil
+}
+
+func (f osFile) NextData(off int64) (int64, error) {
+	at, err := unix.Seek(int(f.f.Fd()), off, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO):
+		return f.Size()
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+		return off, nil // cannot tell
+	case err != nil:
+		return 0, fmt.Errorf("seek data in %s from %d: %w", f.f.Name(), off, err)
+	}
+	return at, nil
+}
+
 func (f osFile) Sync() error {
 	for {
 		err := unix.Fdatasync(int(f.f.Fd()))

@@ -55,6 +55,12 @@ type File interface {
 	Truncate(size int64) error
 	// Allocate reserves disk space for the first size bytes and makes the file at least that long, zero where nothing was written.
 	Allocate(size int64) error
+	// Zero makes the bytes from off to the end of the file zero, without a moment at which the file is shorter, and keeps their
+	// space reserved.
+	Zero(off int64) error
+	// NextData returns the first offset from off on where something may have been written, the size of the file when there is
+	// none. What it passes over reads as zeros.
+	NextData(off int64) (int64, error)
 	// Sync makes the content and the length durable.
 	Sync() error
 	// Size is the length of the file.

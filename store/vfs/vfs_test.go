@@ -57,6 +57,21 @@ func TestFileSystemsAgree(t *testing.T) {
 			if n, err := f.ReadAt(got, 1590); n != 10 || !errors.Is(err, io.EOF) {
 				t.Errorf("read over the end = %d, %v, want 10, EOF", n, err)
 			}
+			_, err = f.WriteAt(bytes.Repeat([]byte("y"), 1600), 0)
+			must(t, err)
+			must(t, f.Zero(700))
+			_, err = f.ReadAt(got, 0)
+			must(t, err)
+			if want := append(bytes.Repeat([]byte("y"), 700), make([]byte, 900)...); !bytes.Equal(got, want) {
+				t.Errorf("after Zero(700): %q", got)
+			}
+			if at, err := f.NextData(0); at != 0 || err != nil {
+				t.Errorf("NextData(0) = %d, %v", at, err)
+			}
+			must(t, f.Allocate(1<<20))
+			if at, err := f.NextData(64 << 10); at != 1<<20 || err != nil {
+				t.Errorf("NextData behind everything written = %d, %v, want the size", at, err)
+			}
 			must(t, f.Sync())
 			must(t, fsys.Rename(filepath.Join(dir, "a", "one"), filepath.Join(dir, "a", "two")))
 			must(t, fsys.SyncDir(filepath.Join(dir, "a")))
