@@ -233,6 +233,16 @@ func (h *History) match(at int64, props []byte, persistent bool) bool {
 		return false
 	}
 	tag, only := properties(props)
+	return h.owed(at, tag, only, persistent)
+}
+
+// Owed is Match for a caller that has read the properties: tag is the message type, only the one group that the sender
+// restricted delivery to, nil without a restriction.
+func (h *History) Owed(at int64, tag, only []byte) bool {
+	return h != nil && h.owed(at, tag, only, false)
+}
+
+func (h *History) owed(at int64, tag, only []byte, persistent bool) bool {
 	if only != nil && string(only) != h.group {
 		return false
 	}

@@ -12,9 +12,14 @@ import (
 
 // Loader reads headers out of records. One Loader holds the scratch of one header; it is not for concurrent use.
 type Loader struct {
-	id  [wire.MessageIDLen]byte
-	key []byte // scratch of an offset id
+	id     [wire.MessageIDLen]byte
+	key    []byte // scratch of an offset id
+	target []byte
 }
+
+// Target is what the function [Target] says of the record that was loaded last: nil when its sender did not restrict
+// delivery. It aliases the record.
+func (l *Loader) Target() []byte { return l.target }
 
 var (
 	keyKeys        = []byte(wire.KeyKeys)
@@ -29,6 +34,7 @@ var (
 // as a property.
 func (l *Loader) Load(h *wire.MessageHeader, v record.View) {
 	h.Reset()
+	l.target = nil
 	sys := v.SysFlag()
 	h.Topic = v.Topic()
 	h.BornTime = uint64(v.BornTime())
@@ -84,6 +90,9 @@ func (l *Loader) Load(h *wire.MessageHeader, v record.View) {
 // system handles a property whose name starts with "__".
 func (l *Loader) system(h *wire.MessageHeader, name, value []byte, compressed bool) {
 	switch {
+	case string(name) == propTarget:
+		l.target = value
+		return
 	case hasPrefix(name, PrefixField) && setScalar(h, name, value):
 		return
 	case hasPrefix(name, PrefixEmpty) && string(value) == "1":
@@ -123,8 +132,6 @@ func setScalar(h *wire.MessageHeader, name, value []byte) bool {
 	case wire.FieldGroup:
 		h.Group = value
 		return true
-	case wire.FieldTargetGroup:
-		return true // see Target
 	case wire.FieldPublisherHost:
 		h.PublisherHost = value
 	case wire.FieldReplyToTopic:
@@ -232,7 +239,7 @@ func Type(props []byte) []byte {
 
 // Target is the group that the sender restricted delivery to; ok is false when it did not. It aliases props.
 func Target(props []byte) (group []byte, ok bool) {
-	return record.Property(props, PrefixField+"target")
+	return record.Property(props, propTarget)
 }
 
 // Property finds the header of a Notify message that Load would give under name, without loading the rest. It aliases

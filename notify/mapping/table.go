@@ -13,6 +13,8 @@ const (
 	propKeys   = "KEYS"
 	propUniq   = "UNIQ_KEY"
 	propPGroup = "PGROUP"
+
+	propTarget = PrefixField + "target"
 )
 
 // scalar is a field of MessageHeader that travels as one property.
@@ -33,7 +35,7 @@ var scalars = [...]scalar{
 	{wire.FieldPostTimeout, PrefixField + "postTimeout"},
 	{wire.FieldPostDelay, PrefixField + "postDelay"},
 	{wire.FieldPublisherHost, PrefixField + "host"},
-	{wire.FieldTargetGroup, PrefixField + "target"},
+	{wire.FieldTargetGroup, propTarget},
 	{wire.FieldReplyToTopic, PrefixField + "replyTopic"},
 	{wire.FieldReplyToType, PrefixField + "replyType"},
 	{wire.FieldReplyID, PrefixField + "replyId"},
