@@ -1,12 +1,16 @@
 package notify
 
 import (
+	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fusionmq/fusionmq/notify/exchange"
 	"github.com/fusionmq/fusionmq/notify/wire"
+	"github.com/fusionmq/fusionmq/store/meta"
 )
 
 func TestLiveMessagesReachEveryBoundGroupOnce(t *testing.T) {
@@ -338,4 +342,96 @@ func (w *world) acked(group string) map[uint64]bool {
 		}
 	}
 	return m
+}
+
+func TestSendIsBusyWhenTheStageIsFull(t *testing.T) {
+	w := newWorld(t, 14, func(o *Options) { o.MaxSending = 10 })
+	w.send("T", "x")
+	w.svc.sending.Add(10) // of other connections
+	ms := []Incoming{{Header: &wire.MessageHeader{ID: make([]byte, 16), Topic: []byte("T"), Type: []byte("x"), Group: []byte("g"), Committed: true}, Body: []byte("b")}}
+	rs := make([]Sent, 1)
+	w.pub.Send(ms, rs)
+	if rs[0].Err == nil || rs[0].Err.Status != wire.StatusBusy {
+		t.Errorf("got %+v, want THREADPOOL_BUSY", rs[0].Err)
+	}
+	w.svc.sending.Add(-10)
+	if w.pub.Send(ms, rs); rs[0].Err != nil {
+		t.Errorf("afterwards: %v", rs[0].Err)
+	}
+}
+
+func TestGroupWhoseNameForRocketMQIsTakenIsRefused(t *testing.T) {
+	w := newWorld(t, 15, nil)
+	if err := w.st.Groups().Put(meta.DefaultGroup("S%2Fa")); err != nil {
+		t.Fatal(err)
+	}
+	se, err := w.svc.Open(&member{w: w}, netip.MustParseAddrPort("127.0.0.1:3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := se.Metadata([]string{"S/a", "S/b"}, false); err != nil {
+		t.Fatal(err)
+	}
+	b := fanoutOn("T")
+	for group, ok := range map[string]bool{"S/a": false, "S/b": true} {
+		b.Group = group
+		if err := se.Subscribe(&b); (err == nil) != ok {
+			t.Errorf("subscription of %s: %v, want success: %v", group, err, ok)
+		}
+	}
+}
+
+func TestBindingsOfAGroupAreBounded(t *testing.T) {
+	w := newWorld(t, 16, nil)
+	m := w.join("S-a")
+	for i := range exchange.MaxBindings + 1 {
+		b := directOn("T", fmt.Sprintf("type-%d", i))
+		b.Group = "S-a"
+		err := m.se.Subscribe(&b)
+		if i < exchange.MaxBindings && err != nil {
+			t.Fatalf("binding %d: %v", i, err)
+		}
+		if i == exchange.MaxBindings && (err == nil || !strings.Contains(err.Error(), "at most 1024")) {
+			t.Errorf("binding %d: %v", i, err)
+		}
+	}
+}
+
+func TestTimeoutThatAMessageBrings(t *testing.T) { // rulings A14
+	w := newWorld(t, 17, nil)
+	a := w.join("S-a", fanoutOn("T"))
+	var rs [4]Sent
+	var ms []Incoming
+	for i, ms1 := range []int32{0, -5, 10_000, 100_000} {
+		h := &wire.MessageHeader{ID: make([]byte, 16), Topic: []byte("T"), Type: []byte("x"), Group: []byte("g"), Committed: true, PostTimeout: ms1}
+		h.ID[7], h.Set = byte(i+1), h.Set.With(wire.FieldPostTimeout)
+		ms = append(ms, Incoming{h, []byte("b")})
+	}
+	w.pub.Send(ms, rs[:])
+	w.until("deliveries", func() bool { return w.waiting(a) == 4 })
+	var l Loaded
+	want := map[uint64]time.Duration{1: 0, 2: 0, 3: 10 * time.Second, 4: time.Minute}
+	for i := range a.inbox {
+		d := a.inbox[i].d
+		if err := a.se.Load(&d, &l); err != nil {
+			t.Fatal(err)
+		}
+		if id := uint64(l.Header.ID[7]); l.Timeout != want[id] {
+			t.Errorf("message %d: timeout %v, want %v", id, l.Timeout, want[id])
+		} else if l.Timeout > 0 {
+			a.se.SetTimeout(d.Handle, l.Timeout)
+		}
+		l.Release()
+	}
+	for _, step := range []struct {
+		after  time.Duration
+		failed int
+	}{{4900 * time.Millisecond, 0}, {200 * time.Millisecond, 2}, {4800 * time.Millisecond, 2}, {200 * time.Millisecond, 3}} {
+		w.advance(step.after)
+		w.quiet()
+		w.settle()
+		if n := w.svc.Stats().TimedOut; n != uint64(step.failed) {
+			t.Errorf("%v later %d are out of time, want %d", step.after, n, step.failed)
+		}
+	}
 }

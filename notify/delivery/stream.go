@@ -28,7 +28,7 @@ type Stream struct {
 	Topic string
 
 	group  *Group
-	lanes  []*lane
+	lanes  []*lane         // rest first
 	direct map[int64]*lane // by hash of the message type
 	rest   *lane           // for what no direct binding names
 
@@ -112,36 +112,43 @@ func (s *Stream) Mode() Mode { return s.mode }
 
 // Bindings sets the bindings that hold now. Messages that wait keep their lane.
 func (s *Stream) Bindings(bs []state.Binding) {
+	type name struct {
+		kind state.BindingKind
+		expr string
+	}
+	have := make(map[name]*lane, len(s.lanes))
+	for _, l := range s.lanes[1:] {
+		have[name{l.kind, l.expr}] = l
+	}
+	wanted := make(map[*lane]bool, len(bs))
 	s.direct = nil
-	rest := s.lanes[0]
-	s.rest = rest
-	rest.limit = s.group.cfg.WaterMark
+	s.rest.limit = s.group.cfg.WaterMark
 	for _, b := range bs {
 		limit := int(b.WaterMark)
 		if limit <= 0 {
 			limit = s.group.cfg.WaterMark
 		}
 		if b.Kind == state.BindFanout {
-			rest.limit = limit
-			s.group.wakeLane(rest)
+			s.rest.limit = limit
 			continue
 		}
-		i := slices.IndexFunc(s.lanes, func(l *lane) bool { return l.kind == b.Kind && l.expr == b.Expr })
-		if i < 0 {
-			i = len(s.lanes)
-			s.lanes = append(s.lanes, &lane{stream: s, kind: b.Kind, expr: b.Expr})
+		l := have[name{b.Kind, b.Expr}]
+		if l == nil {
+			l = &lane{stream: s, kind: b.Kind, expr: b.Expr}
+			s.lanes = append(s.lanes, l)
 		}
-		s.lanes[i].limit = limit
-		s.group.wakeLane(s.lanes[i])
+		l.limit = limit
+		wanted[l] = true
+		s.group.wakeLane(l)
 		if s.direct == nil {
-			s.direct = make(map[int64]*lane)
+			s.direct = make(map[int64]*lane, len(bs))
 		}
-		s.direct[int64(record.HashCode(b.Expr))] = s.lanes[i]
+		s.direct[int64(record.HashCode(b.Expr))] = l
 	}
+	s.group.wakeLane(s.rest)
 	// A lane whose binding is gone stays while it has work.
 	s.lanes = slices.DeleteFunc(s.lanes, func(l *lane) bool {
-		return l != rest && l.out == 0 && l.waiting() == 0 && !l.queued &&
-			!slices.ContainsFunc(bs, func(b state.Binding) bool { return b.Kind == l.kind && b.Expr == l.expr })
+		return l != s.rest && !wanted[l] && l.out == 0 && l.waiting() == 0 && !l.queued
 	})
 }
 

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -577,4 +579,72 @@ func TestIdleConnectionStaysUnder12KiB(t *testing.T) {
 	if g := runtime.NumGoroutine() - goroutines; g > 20 {
 		t.Errorf("%d goroutines more for %d idle connections", g, n)
 	}
+}
+
+// Law 9: frames with any bytes changed are answered or end their connection; nothing panics and everybody else is served.
+func TestLaw9MutatedFramesNeverPanic(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	r := newRig(t, nil)
+	var m wire.Metadata
+	m.Clients = []wire.ClientInfo{{Group: []byte("S-a")}, {Group: []byte("P-test")}}
+	m.Build = []wire.Property{wire.FeatureProperty(wire.AllFeatures)}
+	credit := wire.Credit{Group: []byte("S-a"), Messages: 100}
+	var e wire.AckEncoder
+	list := wire.MessageHeader{ID: make([]byte, 16), Topic: []byte("T"), Type: []byte("x"), Group: []byte("g"), Committed: true}
+	frames := [][]byte{}
+	for _, f := range []struct {
+		op           wire.Opcode
+		header, body []byte
+	}{
+		{wire.OpMetadata, nil, m.Append(nil)},
+		{wire.OpSubscribe, binding(wire.Fanout, "T", "", "S-a"), nil},
+		{wire.OpCredit, credit.Append(nil), nil},
+		{wire.OpSend, header(1, "T", "x"), []byte("body")},
+		{wire.OpAckBatch, nil, e.Append(nil, wire.AckRun{First: 1, Last: 3, Status: wire.StatusError, Text: []byte("no")})},
+		{wire.OpUnsubscribe, binding(wire.Fanout, "T", "", "S-a"), nil},
+		{wire.OpSendList, nil, wire.AppendListMessage(nil, &list, []byte("x"))},
+		{wire.OpDummy, []byte("x"), nil},
+	} {
+		b, err := wire.AppendRequest(nil, f.op, 7, f.header, f.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames = append(frames, b)
+	}
+	ack, _ := wire.AppendResponse(nil, wire.OpDeliver, wire.NoError, 0, nil, nil)
+	frames = append(frames, ack)
+	for range 150 {
+		nc, err := net.Dial("tcp", r.srv.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []byte
+		if rng.IntN(3) > 0 {
+			all = append(all, frames[0]...)
+		}
+		for range 1 + rng.IntN(8) {
+			f := slices.Clone(frames[rng.IntN(len(frames))])
+			for range rng.IntN(4) {
+				// Mostly behind the fixed part, so that the frame stays sound.
+				if at := rng.IntN(len(f)); at >= wire.RequestFixed || rng.IntN(10) == 0 {
+					f[at] = byte(rng.Uint32())
+				}
+			}
+			all = append(all, f...)
+		}
+		_, _ = nc.Write(all)
+		_ = nc.(*net.TCPConn).CloseWrite()
+		_ = nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.Copy(io.Discard, nc); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("neither answered nor closed: %x", all)
+		}
+		_ = nc.Close()
+	}
+	if s := r.srv.Stats(); s.Panics != 0 {
+		t.Errorf("%d panics", s.Panics)
+	}
+	c := r.dial()
+	c.metadata(0, "S-a")
 }
