@@ -31,10 +31,11 @@ func (t *target) mallocs() (float64, error) {
 
 // cell is what one load on one target gave: the medians over the windows.
 type cell struct {
-	rate   float64 // messages a second
-	cpu    float64 // microseconds of the broker a message
-	allocs float64 // objects that the broker allocated for a message
-	errs   int64   // sends that were refused, such as RocketMQ's "broker busy"; they are in no rate
+	rate    float64 // messages a second
+	cpu     float64 // microseconds of the broker a message
+	allocs  float64 // objects that the broker allocated for a message
+	foreign float64 // cores that other processes used in the loudest window
+	errs    int64   // sends that were refused, such as RocketMQ's "broker busy"; they are in no rate
 }
 
 const connections = 4 // of every load, as the peers' comparison has it
@@ -67,12 +68,14 @@ func (l *load) stop() {
 func (b *bench) windows(l *load, t *target, warm time.Duration) (cell, error) {
 	time.Sleep(warm)
 	var rates, cpus []float64
+	foreign := 0.0
 	first := l.n.Load()
 	before, err := t.mallocs()
 	if err != nil {
 		return cell{}, err
 	}
 	for range b.runs {
+		others := b.foreign(t.pid)
 		n0, u0, t0 := l.n.Load(), cpuOf(t.pid), time.Now()
 		time.Sleep(b.window)
 		n, took := l.n.Load()-n0, time.Since(t0)
@@ -84,12 +87,13 @@ func (b *bench) windows(l *load, t *target, warm time.Duration) (cell, error) {
 		}
 		rates = append(rates, float64(n)/took.Seconds())
 		cpus = append(cpus, (cpuOf(t.pid)-u0).Seconds()*1e6/float64(n))
+		foreign = max(foreign, others())
 	}
 	after, err := t.mallocs()
 	if err != nil {
 		return cell{}, err
 	}
-	c := cell{rate: median(rates), cpu: median(cpus), allocs: (after - before) / float64(l.n.Load()-first), errs: l.errs.Load()}
+	c := cell{rate: median(rates), cpu: median(cpus), allocs: (after - before) / float64(l.n.Load()-first), errs: l.errs.Load(), foreign: foreign}
 	if c.errs > 0 {
 		fmt.Printf("%d sends were refused, the last: %v\n", c.errs, *l.last.Load())
 	}
@@ -259,14 +263,17 @@ func (b *bench) catchUpCell(t *target, size int, count int64) (cell, error) {
 		return cell{}, err
 	}
 	var rates, cpus []float64
+	foreign := 0.0
 	for range b.runs {
 		c, err := raw.Dial(t.broker)
 		if err != nil {
 			return cell{}, err
 		}
+		others := b.foreign(t.pid)
 		u0, t0 := cpuOf(t.pid), time.Now()
 		n, err := drain(c, topic, count)
 		took, used := time.Since(t0), cpuOf(t.pid)-u0
+		foreign = max(foreign, others())
 		c.Close()
 		if err != nil {
 			return cell{}, err
@@ -275,7 +282,7 @@ func (b *bench) catchUpCell(t *target, size int, count int64) (cell, error) {
 		cpus = append(cpus, used.Seconds()*1e6/float64(n))
 	}
 	after, err := t.mallocs()
-	return cell{rate: median(rates), cpu: median(cpus), allocs: (after - before) / float64(count*int64(b.runs))}, err
+	return cell{rate: median(rates), cpu: median(cpus), allocs: (after - before) / float64(count*int64(b.runs)), foreign: foreign}, err
 }
 
 // drain pulls all queues of topic until count messages came.

@@ -50,8 +50,9 @@ var sections = []section{
 // bench is one run.
 type bench struct {
 	options
-	table table
-	peers *peers // nil without -peer
+	table  table
+	peers  *peers    // nil without -peer
+	others []float64 // cores that other processes used, by window
 }
 
 func main() {
@@ -112,5 +113,6 @@ func run(o options) error {
 	}
 	fmt.Println()
 	b.table.print(os.Stdout)
+	fmt.Println("\n" + b.quietness())
 	return failed
 }

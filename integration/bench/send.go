@@ -48,7 +48,7 @@ func (b *bench) sendBudgets() error {
 			s.Kill()
 			return fmt.Errorf("%s: %d sends were refused", l.name, mine[i].errs)
 		}
-		fmt.Printf("%s: %s, %.2f us of the broker, %.2f allocations a message\n", l.name, quantity(mine[i].rate, "/s"), mine[i].cpu, mine[i].allocs)
+		fmt.Printf("%s: %s, %.2f us of the broker, %.2f allocations a message (others: %.2f cores)\n", l.name, quantity(mine[i].rate, "/s"), mine[i].cpu, mine[i].allocs, mine[i].foreign)
 	}
 	s.Kill()
 	b.table.below("send path, allocations a message", mine[0].allocs, 1, "")
@@ -61,7 +61,7 @@ func (b *bench) sendBudgets() error {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", l.name, err)
 			}
-			fmt.Printf("RocketMQ, %s: %s, %.2f us of the broker a message\n", l.name, quantity(c.rate, "/s"), c.cpu)
+			fmt.Printf("RocketMQ, %s: %s, %.2f us of the broker a message (others: %.2f cores)\n", l.name, quantity(c.rate, "/s"), c.cpu, c.foreign)
 			out = append(out, c)
 		}
 		return out, nil
