@@ -34,6 +34,9 @@ type group struct {
 	after   state.Retry // where loading of the retry line goes on
 	rewinds int         // how often after went back to the start
 	loading bool
+	// older says that retries which were in flight at a detach may wait in the line: they are older than what the cursors
+	// will find, so the readers wait until they are loaded.
+	older   bool
 	retryAt int64 // when the next retry is due, milliseconds; Never when none is known
 	counted int   // of Service.waiting
 	leftAt  int64 // when the last member left
@@ -94,7 +97,7 @@ func (g *group) pumpLocked() {
 			}
 			continue
 		}
-		if s.draining.Load() || !st.started || st.reading || st.changing {
+		if s.draining.Load() || !st.started || st.reading || st.changing || g.older {
 			continue
 		}
 		if st.atHead && !g.canAttachLocked(st) {
@@ -124,6 +127,7 @@ func (s *Service) online(g *group) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.older = true
 	g.rewindLocked()
 	g.pumpLocked()
 }
@@ -252,6 +256,7 @@ func (s *Service) detach(g *group, st *stream, attached bool, was delivery.Mode)
 			s.work.Add(1)
 			go s.unpark(g)
 		}
+		g.older = true
 		g.rewindLocked()
 	}
 	g.pumpLocked()
@@ -563,6 +568,9 @@ func (s *Service) loadRetries(g *group) {
 		}
 		g.after = after
 		full := g.d.RetriesWaiting() >= retryAhead
+		if !full || after.Attempt > 0 {
+			g.older = g.older && n == len(buf) && next == delivery.Never && !full
+		}
 		if next != delivery.Never || n < len(buf) || full {
 			g.loading = false
 			g.retryAt = min(g.retryAt, next)

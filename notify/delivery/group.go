@@ -490,7 +490,11 @@ func (g *Group) Retry(rs []Retry) {
 		g.known(r.Address)
 		g.retries++
 		l := g.Stream(r.Topic).lane(r.Message.TagsCode)
-		l.retry.push(item{msg: r.Message, source: fromRetry, attempt: r.Attempt})
+		q := &l.retry
+		if r.Attempt == 0 { // a first delivery that a detach has interrupted: in line with the others, oldest first
+			q = &l.first
+		}
+		q.push(item{msg: r.Message, source: fromRetry, attempt: r.Attempt})
 		g.wakeLane(l)
 	}
 }
