@@ -63,6 +63,7 @@ func (g *group) tick(now int64) (wake int64) {
 		wake = g.d.Deadline()
 		if wake == delivery.Never {
 			g.busy.Store(false)
+			g.d.Trim()
 		}
 	}
 	if g.d.Members() > 0 && g.retryAt != delivery.Never {

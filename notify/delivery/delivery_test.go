@@ -306,6 +306,7 @@ func TestHandlesAreNotRepeatedSoon(t *testing.T) {
 		for _, s := range ss {
 			m.slots.put(s)
 		}
+		m.slots.trim()
 		if len(m.slots.blocks) > 64/slotBlock {
 			t.Fatal("an empty table stayed large")
 		}

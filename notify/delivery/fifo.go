@@ -1,13 +1,17 @@
 package delivery
 
-// fifo is a ring that grows by doubling and gives its memory back when it runs empty after a crowd.
+// fifo is a ring that grows by doubling. When it runs empty after a great crowd it gives its memory back, after a small one
+// it waits for trim: under load a queue fills and runs empty all the time.
 type fifo[T any] struct {
 	buf  []T
 	head int
 	n    int
 }
 
-const fifoKeep = 64 // capacity that an empty ring may keep
+const (
+	fifoKeep = 64   // capacity that an empty ring may keep for good
+	fifoBusy = 1024 // and until trim
+)
 
 func (f *fifo[T]) len() int { return f.n }
 
@@ -34,10 +38,17 @@ func (f *fifo[T]) pop() T {
 	f.buf[f.head] = zero
 	f.head = (f.head + 1) & (len(f.buf) - 1)
 	f.n--
-	if f.n == 0 && len(f.buf) > fifoKeep {
+	if f.n == 0 && len(f.buf) > fifoBusy {
 		f.buf, f.head = nil, 0
 	}
 	return v
+}
+
+// trim gives back the memory of an empty ring.
+func (f *fifo[T]) trim() {
+	if f.n == 0 && len(f.buf) > fifoKeep {
+		f.buf, f.head = nil, 0
+	}
 }
 
 // at returns a pointer to the i-th element from the front, valid until the next change.

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -71,6 +72,7 @@ type Group struct {
 	applied  []int64 // of retrying: what would have been forgotten meanwhile
 
 	touched []*Member // members that Pump has pushed to
+	grown   []*Member // whose slots have taken more memory than an idle member keeps
 	outs    []outcome // for the ledger
 	moved   []*Stream // whose cursor has moved
 	cursors []cursorAt
@@ -163,6 +165,9 @@ func (g *Group) Leave(m *Member, now int64) {
 				}
 			}
 		}
+	}
+	if m.slots.grown {
+		g.grown = slices.DeleteFunc(g.grown, func(o *Member) bool { return o == m })
 	}
 	m.slots = slotTable{}
 	m.load, m.loadB, m.group = 0, 0, nil
@@ -427,6 +432,27 @@ func (g *Group) settle(now int64) {
 // Settle hands the outcomes so far to the ledger, as Pump does, and posts nothing.
 func (g *Group) Settle(now int64) { g.settle(now) }
 
+// Trim gives back the memory that a crowd has left behind. It is to be called when the group has come to rest.
+func (g *Group) Trim() {
+	for _, s := range g.streams {
+		s.open.trim()
+		s.held.trim()
+		for _, l := range s.lanes {
+			l.again.trim()
+			l.retry.trim()
+			l.first.trim()
+		}
+	}
+	left := g.grown[:0]
+	for _, m := range g.grown {
+		if m.slots.trim(); len(m.slots.blocks) > slotKeep {
+			left = append(left, m)
+		}
+	}
+	clear(g.grown[len(left):])
+	g.grown = left
+}
+
 // Unanswered is how many deliveries wait for an answer in time.
 func (g *Group) Unanswered() int {
 	n := 0
@@ -539,11 +565,13 @@ func (g *Group) Pump(now int64) {
 		l := g.ready.pop()
 		l.queued = false
 		full := false
+		var r run
 		for i := 0; i < quantum && l.runnable(); i++ {
-			if full = !g.postOne(l, now); full {
+			if full = !g.postOne(l, now, &r); full {
 				break
 			}
 		}
+		g.endRun(&r)
 		if l.runnable() {
 			l.queued = true
 			if full {
@@ -563,8 +591,41 @@ func (g *Group) Pump(now int64) {
 	g.settle(now)
 }
 
+// run is a row of neighbours that go to one member: its connection writes them at once, from one place in the log. It is
+// as long as what waits goes round among the members, so with little waiting every message goes where the load is least.
+type run struct {
+	m    *Member
+	left int   // messages that it may still get
+	room int64 // and bytes
+	n    int   // it got; its place among the members is not changed yet
+}
+
+// runBytes is where a run ends.
+const runBytes = 64 << 10
+
+// member is who gets an item of a lane, nil when nobody takes it.
+func (g *Group) member(l *lane, it *item, r *run) *Member {
+	if r.left > 0 && r.room > 0 && it.except == nil && r.m.fits() {
+		return r.m
+	}
+	g.endRun(r)
+	m := g.members.pick(it.except)
+	if m != nil && it.except == nil {
+		*r = run{m: m, left: max(1, min(l.waiting(), l.limit-l.out)/g.members.n), room: runBytes}
+	}
+	return m
+}
+
+func (g *Group) endRun(r *run) {
+	if r.n > 0 {
+		r.m.load -= r.n // add is told of all of them
+		g.members.add(r.m, r.n)
+	}
+	*r = run{}
+}
+
 // postOne posts the lane's next message; false when no member takes it.
-func (g *Group) postOne(l *lane, now int64) bool {
+func (g *Group) postOne(l *lane, now int64, r *run) bool {
 	q := l.next()
 	it := *q.at(0)
 	if it.source == fromRetry {
@@ -573,7 +634,7 @@ func (g *Group) postOne(l *lane, now int64) bool {
 			return true
 		}
 	}
-	m := g.members.pick(it.except)
+	m := g.member(l, &it, r)
 	if m == nil && it.except != nil {
 		q.pop()
 		if it.except.group != g { // the machine that could not take it has gone, so nobody is excepted
@@ -593,6 +654,10 @@ func (g *Group) postOne(l *lane, now int64) bool {
 	q.pop()
 	l.alternate = q == &l.first
 	s := m.slots.take(m)
+	if len(m.slots.blocks) > slotKeep && !m.slots.grown {
+		m.slots.grown = true
+		g.grown = append(g.grown, m)
+	}
 	s.item, s.lane, s.state = it, l, slotPosted
 	s.posted, s.deadline = now, now+g.cfg.AckTimeout.Milliseconds()
 	g.times.posted.push(s)
@@ -605,7 +670,14 @@ func (g *Group) postOne(l *lane, now int64) bool {
 	}
 	l.out++
 	m.loadB += int64(it.msg.Size)
-	g.members.add(m, 1)
+	if m == r.m {
+		m.load++
+		r.n++
+		r.left--
+		r.room -= int64(it.msg.Size)
+	} else {
+		g.members.add(m, 1)
+	}
 	g.counts.Posted++
 	m.Conn.Push(Delivery{Message: it.msg, Group: g.Name, Attempt: it.attempt + 1, Handle: s.handle()})
 	if !m.touched {

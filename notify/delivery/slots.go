@@ -43,12 +43,14 @@ const (
 	genBits   = 9
 	maxSlots  = 1 << slotBits
 	slotBlock = 16
+	slotKeep  = 4 // blocks that an idle table keeps
 )
 
 // slotTable is a member's deliveries. Blocks never move, so a *slot stays good while it is in use.
 type slotTable struct {
 	blocks []*[slotBlock]slot
 	free   fifo[uint16]
+	grown  bool   // is in group.grown
 	base   uint32 // uses that slots of a new block start with
 	most   uint32 // highest uses of any slot, so that a table that starts again small repeats no handle
 	used   int
@@ -71,13 +73,17 @@ func (t *slotTable) take(m *Member) *slot {
 	return s
 }
 
-// put frees a slot. When the last one comes back to a table that was large, the table starts again small.
+// put frees a slot.
 func (t *slotTable) put(s *slot) {
 	*s = slot{index: s.index, uses: s.uses + 1}
 	t.most = max(t.most, s.uses)
 	t.free.push(s.index)
 	t.used--
-	if t.used == 0 && len(t.blocks) > 64/slotBlock {
+}
+
+// trim makes a table that was large start again small when nothing is in it.
+func (t *slotTable) trim() {
+	if t.used == 0 && len(t.blocks) > slotKeep {
 		*t = slotTable{base: t.most, most: t.most}
 	}
 }
