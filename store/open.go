@@ -85,7 +85,7 @@ func (s *Store) open() error {
 	s.tables.topics, s.tables.groups, s.tables.offsets, err = meta.Open(meta.Config{
 		FS: s.o.FS, Dir: s.path(configDir), Now: s.o.Now,
 		Damaged: func(d meta.Damage) {
-			topicsLost = topicsLost || d.Lost && d.Table == meta.TopicTable
+			topicsLost = topicsLost || d.Table == meta.TopicTable
 			s.event(levelError, "config file is damaged", "damage", fmt.Sprint(d))
 		},
 	})
@@ -96,7 +96,7 @@ func (s *Store) open() error {
 		return err
 	}
 	s.tables.topics.OnChange(func(c *meta.Topic) { s.setTopic(c) })
-	if topicsLost {
+	if topicsLost || s.tables.topics.Len() == 0 {
 		if err := s.rebuildTopics(); err != nil {
 			return err
 		}

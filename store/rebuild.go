@@ -7,20 +7,26 @@ import (
 	"github.com/fusionmq/fusionmq/store/queue"
 )
 
-// rebuildTopics makes the topics that the log has messages of, with as many queues as have some and the defaults of
-// everything else, after topics.json and its backup have both been lost (fault STO-13). What was set on them is gone, so
-// this is an error for somebody to look at, but no message is out of reach.
+// rebuildTopics makes every message reachable after topics.json was lost, or an older copy of it has taken its place (fault
+// STO-13): topics that the log has messages of and the table does not know are made, with as many queues as have some and the
+// defaults of everything else, and topics with fewer queues to read than have messages get those. What else was set on them is
+// gone, so this is an error for somebody to look at.
 func (s *Store) rebuildTopics() error {
 	var cs []meta.Topic
 	s.index.Topics(func(t *queue.Topic) {
-		name := t.Name()
-		if strings.HasPrefix(name, SystemPrefix) || s.tables.topics.Get(name) != nil || meta.CheckTopic(name) != nil {
+		name, queues := t.Name(), int32(0)
+		t.Queues(func(q *queue.Queue) { queues = q.ID() + 1 }) // in order of the number
+		queues = min(queues, meta.MaxQueues)
+		if queues == 0 || strings.HasPrefix(name, SystemPrefix) || meta.CheckTopic(name) != nil {
 			return
 		}
 		c := meta.DefaultTopic(name)
-		t.Queues(func(q *queue.Queue) { c.ReadQueues = q.ID() + 1 }) // in order of the number
-		c.ReadQueues = min(c.ReadQueues, meta.MaxQueues)
-		c.WriteQueues = c.ReadQueues
+		if have := s.tables.topics.Get(name); have == nil {
+			c.WriteQueues = queues
+		} else if c = *have; c.ReadQueues >= queues {
+			return
+		}
+		c.ReadQueues = queues
 		cs = append(cs, c)
 	})
 	if len(cs) == 0 {

@@ -28,12 +28,13 @@ const (
 // maxFileBytes is the largest file that is read: five times what a million topics take.
 const maxFileBytes = 1 << 30
 
-// Damage is a file that could not be read at open. It is kept under another name.
+// Damage is a file that could not be read at open and is kept under another name, or one that is missing while its
+// backup is there, which no crash leaves.
 type Damage struct {
 	Table string // TopicTable, GroupTable or OffsetTable
 	File  string // path of the file
-	Kept  string // where its bytes are now; empty when that failed too
-	Err   error  // what was wrong with it
+	Kept  string // where its bytes are now; empty when there are none
+	Err   error  // what was wrong with it; fs.ErrNotExist for a missing one
 	Lost  bool   // neither the file nor its backup could be read: the table starts empty
 }
 
@@ -65,6 +66,7 @@ func (f *file) path(suffix string) string { return filepath.Join(f.dir, f.name+s
 // called. use returns an error for content that is not what the file should hold.
 func (f *file) load(use func(document) error) error {
 	var broken []Damage
+	var missing error
 	defer func() {
 		for _, d := range broken {
 			f.damaged(d)
@@ -75,8 +77,14 @@ func (f *file) load(use func(document) error) error {
 		var damage *damageError
 		switch {
 		case err == nil:
+			if suffix != "" && missing != nil {
+				broken = append(broken, Damage{Table: f.name, File: f.path(""), Err: missing})
+			}
 			return nil
 		case errors.Is(err, fs.ErrNotExist):
+			if suffix == "" {
+				missing = fs.ErrNotExist
+			}
 			continue
 		case !errors.As(err, &damage):
 			return fmt.Errorf("read %s: %w", f.path(suffix), err)

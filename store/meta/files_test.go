@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -264,14 +265,6 @@ func TestDamagedFiles(t *testing.T) {
 			}
 		})
 	}
-	t.Run("main file missing", func(t *testing.T) {
-		fsys := vfs.NewMem()
-		write(t, fsys, OffsetTable+".bak", olderOffsets)
-		x := open(t, fsys)
-		if got, _ := x.offsets.Get("G", "T", 0); got != 5 || len(x.damages) != 0 {
-			t.Errorf("offset is %d, told %+v", got, x.damages)
-		}
-	})
 }
 
 // TestShorterFileHasNoOldTail is STO-14.
@@ -361,6 +354,22 @@ func TestEveryStepOfAWriteMayFail(t *testing.T) {
 				t.Errorf("step %d: perm is %d after the next Put", step, got)
 			}
 		}
+	}
+}
+
+// A main file that is gone while its backup is there is told, since no crash leaves that; with neither there the table is new.
+func TestAMissingFileWithABackupIsTold(t *testing.T) {
+	fsys := vfs.NewMem()
+	write(t, fsys, OffsetTable+".bak", olderOffsets)
+	x := open(t, fsys)
+	if got, ok := x.offsets.Get("G", "T", 0); !ok || got != 5 {
+		t.Errorf("offset is %d, %v, want the backup's 5", got, ok)
+	}
+	if len(x.damages) != 1 || x.damages[0].Lost || x.damages[0].Kept != "" || !errors.Is(x.damages[0].Err, fs.ErrNotExist) || x.damages[0].File != "/config/"+OffsetTable {
+		t.Errorf("told %+v, want one damage of %s", x.damages, OffsetTable)
+	}
+	if x := open(t, vfs.NewMem()); len(x.damages) != 0 {
+		t.Errorf("told %+v of an empty directory", x.damages)
 	}
 }
 
