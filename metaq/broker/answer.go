@@ -38,17 +38,14 @@ func codeOf(err error) (code int32, remark string) {
 	return remoting.RespSystemError, err.Error()
 }
 
-// notSupported is the answer to a code that this broker does not serve. It begins as RocketMQ's does.
+// notSupported is the answer to a request that asks for what another code, which this broker does not serve, is for.
 func notSupported(code int32) error {
-	return refuse(remoting.RespRequestCodeNotSupported, " request type %d not supported: %s", code, remoting.RequestName(code))
+	return refuse(remoting.RespRequestCodeNotSupported, "%s", remoting.NotSupported(code))
 }
 
 // clip shortens a text of the sender's for a remark.
 func clip(s string) string {
-	if len(s) > 64 {
-		return s[:61] + "..."
-	}
-	return s
+	return remoting.Clip(s, 64)
 }
 
 const faq = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

@@ -5,17 +5,19 @@ package broker
 // GET_PRODUCER_CONNECTION_LIST (204), and the notice to members that their group has changed (40).
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fusionmq/fusionmq/metaq/membership"
 	"github.com/fusionmq/fusionmq/metaq/remoting"
 	"github.com/fusionmq/fusionmq/metaq/server"
+	"github.com/fusionmq/fusionmq/store/meta"
 )
 
-// Limits of one heartbeat. Honest ones have tens of groups and a few hundred subscriptions.
+// Limits of one heartbeat. Honest ones have tens of groups and a few hundred subscriptions, and ids of some dozen characters.
 const (
-	maxHeartbeatBytes  = 1 << 20
-	maxHeartbeatGroups = 1000
+	maxHeartbeatBytes = 1 << 20
+	maxClientIDBytes  = 1024
 )
 
 // peer is a connection as the broker knows it. Its number is unique over all listeners.
@@ -47,12 +49,23 @@ func heartbeat(c *call) error {
 	if err != nil {
 		return err
 	}
-	if n := len(data.ConsumerDataSet) + len(data.ProducerDataSet); n > maxHeartbeatGroups {
-		return refuse(remoting.RespInvalidParameter, "the heartbeat names %d groups, the limit is %d", n, maxHeartbeatGroups)
+	if n := len(data.ClientID); n > maxClientIDBytes {
+		return refuse(remoting.RespInvalidParameter, "clientID %q has %d bytes, the limit is %d", clip(data.ClientID), n, maxClientIDBytes)
+	}
+	id := membership.ConnID(c.peer.id)
+	if err := c.b.members.Admits(id, data); err != nil {
+		return refuse(remoting.RespInvalidParameter, "heartbeat of %s: %s", clip(data.ClientID), err)
 	}
 	// Groups that may not be here are left out and the others registered; the first reason is the answer. A group that is
 	// only missing while groups are not auto-created is left out in silence, as RocketMQ does.
 	var first error
+	data.ProducerDataSet = slices.DeleteFunc(data.ProducerDataSet, func(p remoting.ProducerData) bool {
+		long := len(p.GroupName) > meta.MaxGroupBytes
+		if long && first == nil {
+			first = refuse(remoting.RespInvalidParameter, "producer group %q has %d bytes, the limit is %d", clip(p.GroupName), len(p.GroupName), meta.MaxGroupBytes)
+		}
+		return long
+	})
 	kept := data.ConsumerDataSet[:0]
 	for _, g := range data.ConsumerDataSet {
 		config, err := c.b.group(g.GroupName)
@@ -69,7 +82,6 @@ func heartbeat(c *call) error {
 		kept = append(kept, g)
 	}
 	data.ConsumerDataSet = kept
-	id := membership.ConnID(c.peer.id)
 	c.b.peers.Store(id, c.peer.conn)
 	rebalance, resend := c.b.members.Beat(time.Now(), membership.Peer{
 		Conn: id, Addr: c.peer.conn.Remote().String(), Language: c.req.Language.String(), Version: c.req.Version,

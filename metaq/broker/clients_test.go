@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fusionmq/fusionmq/metaq/membership"
 	"github.com/fusionmq/fusionmq/metaq/remoting"
 	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/state"
@@ -116,7 +117,7 @@ func TestHeartbeatRefusals(t *testing.T) {
 	e := start(t, func(c *Config, _ *store.Options) { c.NoAutoCreateGroups = true })
 	c := e.dial()
 	c.ok(remoting.ReqUpdateAndCreateSubscriptionGroup, []byte(`{"groupName":"Known","retryQueueNums":3}`))
-	many, _ := json.Marshal(remoting.HeartbeatData{ClientID: "c", ProducerDataSet: make([]remoting.ProducerData, maxHeartbeatGroups+1)})
+	many, _ := json.Marshal(remoting.HeartbeatData{ClientID: "c", ProducerDataSet: make([]remoting.ProducerData, membership.MaxGroups+1)})
 	many = []byte(strings.ReplaceAll(string(many), `"groupName":""`, `"groupName":"P"`))
 	group := func(names ...string) string {
 		var b strings.Builder
@@ -136,6 +137,8 @@ func TestHeartbeatRefusals(t *testing.T) {
 		{"no body", "", 29, "empty"}, {"null", "null", 29, "heartbeat"}, {"a list", "[]", 29, "heartbeat"}, {"nothing in it", "{}", 29, "clientID is missing"},
 		{"not JSON", "{x", 29, "heartbeat"}, {"too large", "{" + strings.Repeat(" ", maxHeartbeatBytes) + "}", 29, "the limit is 1048576"},
 		{"too many groups", string(many), 29, "1001 groups, the limit is 1000"},
+		{"a long client id", `{"clientID":"` + strings.Repeat("c", maxClientIDBytes+1) + `"}`, 29, "has 1025 bytes, the limit is 1024"},
+		{"a long producer group", `{"clientID":"c","producerDataSet":[{"groupName":"` + strings.Repeat("p", 256) + `"}]}`, 29, "has 256 bytes, the limit is 255"},
 		{"a bad group name beside a good one", group("a b", "Known"), 29, `"a b"`},
 		{"an unknown group while they are not made", group("Unknown"), 0, ""},
 	} {
@@ -157,6 +160,31 @@ func TestHeartbeatRefusals(t *testing.T) {
 	}
 	if r := c.pull(pullReq{group: "CID_RMQ_SYS_x", topic: "TBW102", sub: "*"}); r.Code != 19 {
 		t.Errorf("groups of the system are made all the same: %v", r)
+	}
+}
+
+func TestOneConnectionCannotFillTheMemoryWithGroups(t *testing.T) {
+	e := start(t)
+	c := e.dial()
+	full := func(prefix string) *reply {
+		data := remoting.HeartbeatData{ClientID: "c"}
+		for i := range membership.MaxGroups {
+			data.ProducerDataSet = append(data.ProducerDataSet, remoting.ProducerData{GroupName: fmt.Sprint(prefix, i)})
+		}
+		body, _ := json.Marshal(data)
+		return c.call(remoting.ReqHeartBeat, body)
+	}
+	if r := full("P"); r.Code != 0 {
+		t.Fatal(r)
+	}
+	if r := full("Q"); r.Code != 29 || !strings.Contains(r.Remark, "2000 groups, the limit is 1000") {
+		t.Errorf("a second thousand: %v", r)
+	}
+	if r := full("P"); r.Code != 0 {
+		t.Errorf("the first thousand again: %v", r)
+	}
+	if _, _, n := e.b.members.Counts(); n != membership.MaxGroups {
+		t.Errorf("%d producer groups, want %d", n, membership.MaxGroups)
 	}
 }
 

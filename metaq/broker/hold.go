@@ -277,12 +277,22 @@ type answers struct {
 	entries [64]queue.Entry
 }
 
+// lookAgain looks at the queue of a held pull, unless its group or topic were changed meanwhile so that it may not any more.
+func (h *holds) lookAgain(v *held, entries []queue.Entry) (pullResult, error) {
+	group, topic := v.group, v.topic
+	if err := h.b.admit(&v.pull, group.Name, topic.Name); err != nil {
+		v.group, v.topic = group, topic // never nil
+		return pullResult{}, err
+	}
+	return h.b.look(&v.pull, v.checked, entries)
+}
+
 // again looks at the queue of a woken pull and answers it when something matches.
 func (a *answers) again(x *heldPull) {
 	v := &x.Value
 	h := a.h
 	for h.holding(x) {
-		res, err := h.b.look(&v.pull, v.checked, a.entries[:])
+		res, err := h.lookAgain(v, a.entries[:])
 		if err == nil && res.status == noMatchedMessage {
 			v.checked = res.next
 			continue // there may be more behind it
@@ -310,7 +320,7 @@ func (a *answers) again(x *heldPull) {
 func (a *answers) last(x *heldPull) {
 	v := &x.Value
 	a.h.end(x)
-	res, err := a.h.b.look(&v.pull, v.checked, a.entries[:])
+	res, err := a.h.lookAgain(v, a.entries[:])
 	if err == nil && v.checked != v.offset && res.code == remoting.RespPullNotFound {
 		// Rejected messages came while it waited: the client goes on behind them.
 		res.status, res.code, res.next = noMatchedMessage, remoting.RespPullRetryImmediately, v.checked
@@ -330,7 +340,7 @@ func (a *answers) write(hp *held, res *pullResult, err error) {
 	}
 	if err != nil {
 		code, remark := codeOf(err)
-		o.Response(hp.to, code, remark)
+		forbiddenType(o.Response(hp.to, code, remark), err)
 		_ = o.End(nil) // a frame of this size always fits
 		return
 	}

@@ -163,12 +163,16 @@ func forbid(kind int64, err error) error {
 
 func (w *work) refusePull(r *server.Request, err error) {
 	code, remark := codeOf(err)
-	e := w.burst.Reply(r, code, remark)
+	forbiddenType(w.burst.Reply(r, code, remark), err)
+	w.burst.End(nil)
+}
+
+// forbiddenType adds the field of a refused pull's answer that says what forbids it, if something does.
+func forbiddenType(e *remoting.Encoder, err error) {
 	var f *forbidden
 	if errors.As(err, &f) {
 		e.Int("forbiddenType", f.kind)
 	}
-	w.burst.End(nil)
 }
 
 // checkPull reads a pull request and checks it in RocketMQ's order.
@@ -176,28 +180,36 @@ func (b *Broker) checkPull(h *remoting.PullHeader, raw *remoting.Header) (p pull
 	if err := h.Read(raw); err != nil {
 		return p, err
 	}
-	if p.group, err = b.group(h.ConsumerGroup); err != nil {
+	p.queue, p.offset, p.max = h.QueueID, h.QueueOffset, max(1, min(int(h.MaxMsgNums), b.cfg.MaxPullMessages))
+	if err := b.admit(&p, h.ConsumerGroup, h.Topic); err != nil {
 		return p, err
 	}
-	if !p.group.ConsumeEnable {
-		return p, forbid(2, refuse(remoting.RespNoPermission, "subscription group no permission, %s", p.group.Name))
-	}
-	if p.topic = b.store.Topics().Get(h.Topic); p.topic == nil {
-		return p, noTopic(h.Topic)
-	}
-	if p.topic.Perm&meta.PermRead == 0 {
-		return p, forbid(3, refuse(remoting.RespNoPermission, "the topic[%s] pulling message is forbidden", p.topic.Name))
-	}
-	if h.QueueID < 0 || h.QueueID >= p.topic.ReadQueues {
-		return p, refuse(remoting.RespInvalidParameter, "queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d]", h.QueueID, p.topic.Name, p.topic.ReadQueues)
-	}
-	p.queue, p.offset, p.max = h.QueueID, h.QueueOffset, max(1, min(int(h.MaxMsgNums), b.cfg.MaxPullMessages))
 	if h.SysFlag&remoting.PullSubscription != 0 {
 		p.filter, err = filterOf(h.ExpressionType, h.Subscription)
 	} else {
 		p.filter, err = b.subscription(p.group, p.topic.Name, h.SubVersion)
 	}
 	return p, err
+}
+
+// admit looks up the group and the topic of a pull as they are now, and says what forbids it.
+func (b *Broker) admit(p *pull, group, topic string) (err error) {
+	if p.group, err = b.group(group); err != nil {
+		return err
+	}
+	if !p.group.ConsumeEnable {
+		return forbid(2, refuse(remoting.RespNoPermission, "subscription group no permission, %s", p.group.Name))
+	}
+	if p.topic = b.store.Topics().Get(topic); p.topic == nil {
+		return noTopic(topic)
+	}
+	if p.topic.Perm&meta.PermRead == 0 {
+		return forbid(3, refuse(remoting.RespNoPermission, "the topic[%s] pulling message is forbidden", p.topic.Name))
+	}
+	if p.queue < 0 || p.queue >= p.topic.ReadQueues {
+		return refuse(remoting.RespInvalidParameter, "queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d]", p.queue, p.topic.Name, p.topic.ReadQueues)
+	}
+	return nil
 }
 
 // filterOf compiles the expression of a request.

@@ -260,6 +260,48 @@ func (e *env) held(n int) {
 	}
 }
 
+// What forbids a pull forbids it also when it was held before.
+func TestHeldPullIsCheckedAgainWhenAMessageComes(t *testing.T) {
+	e := start(t)
+	e.topic("T", 2)
+	c, admin := e.dial(), e.dial()
+	topic := func(read, perm string) {
+		admin.ok(remoting.ReqUpdateAndCreateTopic, nil, "topic", "T", "readQueueNums", read, "writeQueueNums", "2", "perm", perm)
+	}
+	group := func(enabled bool) {
+		admin.ok(remoting.ReqUpdateAndCreateSubscriptionGroup, fmt.Appendf(nil, `{"groupName":"G","consumeEnable":%v}`, enabled))
+	}
+	offset := int64(0)
+	for _, tc := range []struct {
+		name     string
+		forbid   func()
+		allow    func()
+		code     int32
+		want     string
+		readable bool // the message is there, as far as this pull is concerned
+	}{
+		{"nothing changed", func() {}, func() {}, 0, "FOUND", true},
+		{"the topic is not readable any more", func() { topic("2", "2") }, func() { topic("2", "6") }, 16, "pulling message is forbidden", false},
+		{"the queue is not read any more", func() { topic("1", "6") }, func() { topic("2", "6") }, 29, "queueId[1] is illegal", false},
+		{"the group is switched off", func() { group(false) }, func() { group(true) }, 16, "no permission, G", false},
+		{"another setting changed", func() { topic("8", "7") }, func() { topic("2", "6") }, 0, "FOUND", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := c.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "T", queue: 1, offset: offset, sub: "*", suspend: 30 * time.Second}.fields()...)
+			c.flush()
+			e.held(1)
+			tc.forbid()
+			admin.sent(message{topic: "T", queue: 1, body: "x"})
+			offset++
+			r := c.await(o)
+			tc.allow()
+			if r.Code != tc.code || !strings.Contains(r.Remark, tc.want) || (len(r.body) > 0) != tc.readable {
+				t.Errorf("%v with %d bytes, want code %d with %q", r, len(r.body), tc.code, tc.want)
+			}
+		})
+	}
+}
+
 func TestHeldPullEndsWithItsTime(t *testing.T) {
 	e := start(t, func(c *Config, _ *store.Options) { c.MaxHold = 300 * time.Millisecond })
 	e.topic("T", 2)

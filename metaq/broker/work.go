@@ -38,15 +38,22 @@ func (b *Broker) serve(burst *server.Burst) {
 		switch r.Code {
 		case remoting.ReqSendMessage, remoting.ReqSendMessageV2:
 			w.send(r)
+			continue
 		case remoting.ReqPullMessage, remoting.ReqLitePullMessage:
 			w.pulls = append(w.pulls, r)
 		default:
 			w.append()
 			w.other(r)
 		}
+		if !burst.Continue() {
+			break
+		}
 	}
 	w.append()
 	for _, r := range w.pulls {
+		if !burst.Continue() {
+			break
+		}
 		w.pull(r)
 	}
 	clear(w.pulls)
@@ -60,8 +67,7 @@ func (b *Broker) serve(burst *server.Burst) {
 func (w *work) other(r *server.Request) {
 	h := handlers[r.Code]
 	if h == nil {
-		code, remark := codeOf(notSupported(r.Code))
-		w.burst.Fail(r, code, remark)
+		w.burst.Unsupported(r)
 		return
 	}
 	c := &call{b: w.b, burst: w.burst, peer: w.peer, req: r}

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -229,5 +230,52 @@ func TestNoticesAreSpaced(t *testing.T) {
 	n.Due(ms(1000), nil)
 	if len(n.groups) != 0 {
 		t.Errorf("%d quiet groups are kept", len(n.groups))
+	}
+}
+
+// One connection must not fill the memory with a new set of groups in every heartbeat.
+func TestWhatOneConnectionMayBeAMemberOfIsBounded(t *testing.T) {
+	r := New()
+	names := func(from, n int) (out []string) {
+		for i := range n {
+			out = append(out, fmt.Sprintf("P%d", from+i))
+		}
+		return out
+	}
+	ok := func(what string, data *hb, want string) {
+		t.Helper()
+		switch err := r.Admits(1, data); {
+		case err == nil && want == "":
+			r.Beat(at(0), Peer{Conn: 1}, data)
+		case err == nil || want == "" || !strings.Contains(err.Error(), want):
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+	}
+	full := &hb{ClientID: "a", ProducerDataSet: producers(names(0, MaxGroups)...)}
+	ok("as many groups as may be", full, "")
+	ok("the same again", full, "")
+	ok("one more", &hb{ClientID: "a", ProducerDataSet: producers("Q")}, "1001 groups, the limit is 1000")
+	ok("one more, of another kind", beat("a", "P0"), "1001 groups")
+	r.Leave(1, "P7", "")
+	ok("one more after one has left", &hb{ClientID: "a", ProducerDataSet: producers("Q")}, "")
+	if err := r.Admits(2, full); err != nil {
+		t.Errorf("another connection: %v", err)
+	}
+	r.Drop(1)
+	ok("after all have gone", full, "")
+	r.Drop(1)
+
+	large := func(group string) *hb { return beat("a", group, tag("T", strings.Repeat("x", MaxWeight/3), 1)) }
+	ok("large subscriptions", large("A"), "")
+	ok("more of them", large("B"), "")
+	ok("the same again", large("A"), "")
+	ok("too large together", large("C"), "bytes, the limit is 4194304")
+	r.Leave(1, "", "A")
+	ok("too large together, after one has left", large("C"), "")
+	r.Expire(at(1))
+	ok("after all have expired", large("A"), "")
+	r.Drop(1)
+	if c, g, p := r.Counts(); c+g+p != 0 {
+		t.Errorf("left: %d connections, %d consumer and %d producer groups", c, g, p)
 	}
 }

@@ -10,6 +10,7 @@
 package membership
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -66,9 +67,21 @@ type consumerGroup struct {
 	fingerprint int64
 }
 
-// connection is what one connection is a member of.
+// connection is what one connection is a member of, each group with its weight.
 type connection struct {
-	consumers, producers map[string]struct{}
+	consumers, producers map[string]int
+	weight               int // of all of them
+}
+
+// join makes the connection a member of a group, or a member of another weight.
+func (c *connection) join(groups map[string]int, name string, weight int) {
+	c.weight += weight - groups[name]
+	groups[name] = weight
+}
+
+func (c *connection) leave(groups map[string]int, name string) {
+	c.weight -= groups[name]
+	delete(groups, name)
 }
 
 // Registry is the table. Its methods may be called from any goroutine.
@@ -90,6 +103,59 @@ func New() *Registry {
 	return r
 }
 
+// What one connection may be a member of at a time. A heartbeat names all groups of its client, so an honest connection stays
+// within what one heartbeat holds; another could name new groups in every one, and all would stay until they expire.
+const (
+	MaxGroups = 1000
+	MaxWeight = 4 << 20 // bytes that its memberships take, about
+)
+
+// Admits says why a connection may not be a member of all that a heartbeat names beside what it is a member of already. Its
+// answer holds for a Beat that follows while no other of that connection runs.
+func (r *Registry) Admits(conn ConnID, hb *remoting.HeartbeatData) error {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	c := r.mu.conns[conn]
+	if c == nil {
+		c = &connection{}
+	}
+	groups, total := len(c.consumers)+len(c.producers), c.weight
+	add := func(was map[string]int, name string, subs []remoting.SubscriptionData) {
+		old, known := was[name]
+		if !known {
+			groups++
+		}
+		total += weight(hb.ClientID, name, subs) - old
+	}
+	for _, p := range hb.ProducerDataSet {
+		add(c.producers, p.GroupName, nil)
+	}
+	for _, g := range hb.ConsumerDataSet {
+		add(c.consumers, g.GroupName, g.SubscriptionDataSet)
+	}
+	if groups > MaxGroups {
+		return fmt.Errorf("the connection would be a member of %d groups, the limit is %d", groups, MaxGroups)
+	}
+	if total > MaxWeight {
+		return fmt.Errorf("the memberships of the connection would take %d bytes, the limit is %d", total, MaxWeight)
+	}
+	return nil
+}
+
+// weight is about how many bytes a membership takes.
+func weight(client, group string, subs []remoting.SubscriptionData) int {
+	const member, sub, text = 256, 256, 16
+	n := member + len(client) + len(group)
+	for i := range subs {
+		s := &subs[i]
+		n += sub + len(s.Topic) + len(s.SubString) + len(s.ExpressionType) + 8*len(s.CodeSet)
+		for _, t := range s.TagsSet {
+			n += text + len(t)
+		}
+	}
+	return n
+}
+
 // Beat registers what a heartbeat says at time now. rebalance are the clustering groups that gained a member or changed
 // the set of their topics. resend is true when the heartbeat left its subscriptions out and the table does not know them
 // in that form: the client has to send them in full.
@@ -98,7 +164,7 @@ func (r *Registry) Beat(now time.Time, p Peer, hb *remoting.HeartbeatData) (reba
 	defer r.mu.Unlock()
 	c := r.mu.conns[p.Conn]
 	if c == nil {
-		c = &connection{consumers: map[string]struct{}{}, producers: map[string]struct{}{}}
+		c = &connection{consumers: map[string]int{}, producers: map[string]int{}}
 		r.mu.conns[p.Conn] = c
 	}
 	for _, producer := range hb.ProducerDataSet {
@@ -109,7 +175,7 @@ func (r *Registry) Beat(now time.Time, p Peer, hb *remoting.HeartbeatData) (reba
 			r.mu.producers[name] = g
 		}
 		g[p.Conn] = &Member{Peer: p, ClientID: hb.ClientID, Seen: now}
-		c.producers[name] = struct{}{}
+		c.join(c.producers, name, weight(hb.ClientID, name, nil))
 	}
 	fingerprint := int64(hb.HeartbeatFingerprint)
 	for i := range hb.ConsumerDataSet {
@@ -128,7 +194,7 @@ func (r *Registry) Beat(now time.Time, p Peer, hb *remoting.HeartbeatData) (reba
 		old := g.members[p.Conn]
 		joined := old == nil || old.ClientID != hb.ClientID
 		g.members[p.Conn] = &Member{Peer: p, ClientID: hb.ClientID, Seen: now}
-		c.consumers[name] = struct{}{}
+		c.join(c.consumers, name, weight(hb.ClientID, name, in.SubscriptionDataSet))
 		next, topics := merge(g.now.Load(), in, hb.WithoutSub)
 		g.now.Store(next)
 		if (joined || topics) && next.Model != remoting.Broadcasting {
@@ -251,7 +317,7 @@ func (r *Registry) Expire(since time.Time) (rebalance []string, silent []ConnID)
 }
 
 func (r *Registry) leaveProducerLocked(c *connection, conn ConnID, name string) {
-	delete(c.producers, name)
+	c.leave(c.producers, name)
 	g := r.mu.producers[name]
 	delete(g, conn)
 	if len(g) == 0 {
@@ -261,7 +327,7 @@ func (r *Registry) leaveProducerLocked(c *connection, conn ConnID, name string) 
 
 // leaveConsumerLocked reports whether there are members left who have to rebalance.
 func (r *Registry) leaveConsumerLocked(c *connection, conn ConnID, name string) bool {
-	delete(c.consumers, name)
+	c.leave(c.consumers, name)
 	g := r.mu.consumers[name]
 	delete(g.members, conn)
 	if len(g.members) == 0 {

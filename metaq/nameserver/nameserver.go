@@ -147,6 +147,9 @@ func (f *fault) Error() string { return f.remark }
 // Serve answers a burst.
 func (n *NameServer) Serve(b *server.Burst) {
 	for i := range b.Requests {
+		if !b.Continue() {
+			return
+		}
 		r := &b.Requests[i]
 		handle, ok := handlers[r.Code]
 		if !ok {
@@ -231,7 +234,7 @@ func (n *NameServer) route(c *server.Conn, r *server.Request) (answer, error) {
 	return ok(data)
 }
 
-func clip(s string) string { return strings.Clone(s[:min(len(s), 300)]) }
+func clip(s string) string { return remoting.Clip(s, 300) }
 
 func (n *NameServer) clusterInfo(c *server.Conn, _ *server.Request) (answer, error) {
 	return ok(n.table.Cluster(c.Local().Addr()))

@@ -225,6 +225,15 @@ func RequestName(code int32) string {
 	return strconv.Itoa(int(code))
 }
 
+// NotSupported is the remark of REQUEST_CODE_NOT_SUPPORTED: RocketMQ's text, leading blank included, and the code's name.
+func NotSupported(code int32) string {
+	remark := " request type " + strconv.Itoa(int(code)) + " not supported"
+	if n, ok := requestNames[code]; ok {
+		remark += ": " + n
+	}
+	return remark
+}
+
 // ResponseName returns the protocol's name of a response code, or its decimal text when it has none.
 func ResponseName(code int32) string {
 	if n, ok := responseNames[code]; ok {

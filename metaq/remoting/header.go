@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 	"unsafe"
 )
@@ -253,16 +254,20 @@ func (e *FieldError) Error() string {
 	return "field " + e.Field + ": " + strconv.Quote(e.Value) + " is not " + e.Want
 }
 
-// clip copies at most 64 bytes of s for use in an error, which outlives the frame.
-func clip(s string) string {
-	if len(s) <= 64 {
-		return string(append([]byte(nil), s...))
+// clip is what of a field's value goes into an error.
+func clip(s string) string { return Clip(s, 64) }
+
+// Clip copies at most n bytes of a text of the sender's for a remark or an error, which outlive the frame. What is cut off
+// shows as three dots, and no character is cut in two. n is at least 8.
+func Clip(s string, n int) string {
+	if len(s) <= n {
+		return strings.Clone(s)
 	}
-	n := 61
-	for n > 57 && !utf8.RuneStart(s[n]) {
-		n--
+	at := n - len("...")
+	for end := at - utf8.UTFMax + 1; at > end && !utf8.RuneStart(s[at]); {
+		at--
 	}
-	return s[:n] + "..."
+	return s[:at] + "..."
 }
 
 // parseInt is strconv.ParseInt(s, 10, 64) without its error allocation.

@@ -121,7 +121,7 @@ func TestAStreamCutAnywhereGivesTheSameFrames(t *testing.T) {
 	for cut := range stream { // two pieces, at every byte
 		c, l := testConn(echoAll)
 		for _, p := range [][]byte{stream[:cut], stream[cut:]} {
-			if err := c.readable(&memory{bytes.Clone(p)}); err != nil {
+			if err := c.readable(&memory{bytes.Clone(p)}, anyMuch); err != nil {
 				t.Fatalf("cut at %d: %v", cut, err)
 			}
 		}
@@ -134,7 +134,7 @@ func TestAStreamCutAnywhereGivesTheSameFrames(t *testing.T) {
 		c, l := testConn(echoAll)
 		for rest := stream; len(rest) > 0; {
 			n := 1 + rnd.IntN(min(len(rest), 1+rnd.IntN(2000)))
-			if err := c.readable(&memory{bytes.Clone(rest[:n])}); err != nil {
+			if err := c.readable(&memory{bytes.Clone(rest[:n])}, anyMuch); err != nil {
 				t.Fatal(err)
 			}
 			rest = rest[n:]
@@ -146,7 +146,7 @@ func TestAStreamCutAnywhereGivesTheSameFrames(t *testing.T) {
 func TestAPromiseOfALargeFrameCostsWhatHasArrived(t *testing.T) {
 	c, _ := testConn(echoAll)
 	head := binary.BigEndian.AppendUint32(nil, remoting.MaxFrame-4)
-	if err := c.readable(&memory{append(head, make([]byte, 100)...)}); err != nil {
+	if err := c.readable(&memory{append(head, make([]byte, 100)...)}, anyMuch); err != nil {
 		t.Fatal(err)
 	}
 	if n := cap(c.in.partial); n > 1024 {
@@ -164,7 +164,7 @@ func TestABurstIsAnsweredWithOneWrite(t *testing.T) {
 	for i := range int32(100) {
 		stream = append(stream, reqFrame(i, "b")...)
 	}
-	if err := c.readable(&memory{stream}); err != nil {
+	if err := c.readable(&memory{stream}, anyMuch); err != nil {
 		t.Fatal(err)
 	}
 	if calls != 1 || l.writes != 1 {
@@ -186,7 +186,7 @@ func TestABurstEndsAtItsLimits(t *testing.T) {
 	for range 3 {
 		stream = append(stream, reqFrame(0, strings.Repeat("x", maxBurstBytes))...)
 	}
-	if err := c.readable(&memory{stream}); err != nil {
+	if err := c.readable(&memory{stream}, anyMuch); err != nil {
 		t.Fatal(err)
 	}
 	want := []int{8, 8, 5, 1, 1}
@@ -211,7 +211,7 @@ func TestPartsAreWrittenInOrderAndReleasedOnce(t *testing.T) {
 		}
 	})
 	l.window = 700 // the rest goes the blocking way
-	if err := c.readable(&memory{append(reqFrame(1, ""), reqFrame(2, "")...)}); err != nil {
+	if err := c.readable(&memory{append(reqFrame(1, ""), reqFrame(2, "")...)}, anyMuch); err != nil {
 		t.Fatal(err)
 	}
 	want := "head" + string(mapped[:3000]) + string(mapped[10:20]) + string(mapped[4000:5000])
@@ -278,7 +278,7 @@ func TestAPanicIsAnsweredOnEveryRequestWithoutAnAnswer(t *testing.T) {
 	for i := range int32(5) {
 		stream = append(stream, reqFrame(i, "")...)
 	}
-	if err := c.readable(&memory{stream}); err != nil {
+	if err := c.readable(&memory{stream}, anyMuch); err != nil {
 		t.Fatalf("the connection ended: %v", err)
 	}
 	opaques, bodies := responses(t, l.got.Bytes())
@@ -305,7 +305,7 @@ func TestOnewayRequestsAndOversizeAnswers(t *testing.T) {
 	var e remoting.Encoder
 	e.Begin(remoting.Head{Code: 10, Opaque: 1, Flag: remoting.FlagOneway})
 	_ = e.End(nil)
-	if err := c.readable(&memory{append(append(bytes.Clone(e.Bytes()), reqFrame(2, "")...), reqFrame(3, "")...)}); err != nil {
+	if err := c.readable(&memory{append(append(bytes.Clone(e.Bytes()), reqFrame(2, "")...), reqFrame(3, "")...)}, anyMuch); err != nil {
 		t.Fatal(err)
 	}
 	opaques, _ := responses(t, l.got.Bytes())
@@ -343,7 +343,7 @@ func TestCallsAreAnsweredByOpaqueOrByTheEndOfTheConnection(t *testing.T) {
 		e.Response(remoting.ReplyTo{Opaque: opaque}, 0, "")
 		e.String("k", "v")
 		_ = e.End([]byte("body"))
-		if err := c.readable(&memory{e.Bytes()}); err != nil {
+		if err := c.readable(&memory{e.Bytes()}, anyMuch); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -379,7 +379,7 @@ func FuzzReadable(f *testing.F) {
 		run := func(pieces ...[]byte) (string, bool) {
 			c, l := testConn(echoAll)
 			for _, p := range pieces {
-				if err := c.readable(&memory{bytes.Clone(p)}); err != nil {
+				if err := c.readable(&memory{bytes.Clone(p)}, anyMuch); err != nil {
 					return l.got.String(), false
 				}
 			}

@@ -1,8 +1,9 @@
 package server
 
 import (
+	"errors"
 	"fmt"
-	"strconv"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -31,6 +32,15 @@ var bursts = sync.Pool{New: func() any { return new(Burst) }}
 
 // maxBurstBytes ends a burst early, so that large messages are not held back for each other.
 const maxBurstBytes = 1 << 20
+
+const anyMuch = math.MaxInt
+
+// Answers of one burst that are more than this are written before the next request is handled: bytes in our own memory, and
+// bytes altogether.
+const (
+	maxAnswerBuffer = 1 << 20
+	maxAnswerBytes  = 16 << 20
+)
 
 func newBurst(c *Conn) *Burst {
 	b := bursts.Get().(*Burst)
@@ -97,11 +107,20 @@ func (b *Burst) Fail(r *Request, code int32, remark string) {
 
 // Unsupported answers r with REQUEST_CODE_NOT_SUPPORTED and the name of its code.
 func (b *Burst) Unsupported(r *Request) {
-	remark := fmt.Sprintf(" request type %d not supported", r.Code) // RocketMQ's text, leading blank included
-	if name := remoting.RequestName(r.Code); name != strconv.Itoa(int(r.Code)) {
-		remark += ": " + name
+	b.Fail(r, remoting.RespRequestCodeNotSupported, remoting.NotSupported(r.Code))
+}
+
+// Continue reports whether to handle the next request of the burst; ask it between two requests whose answers may be large or
+// whose handling takes long, and with no lock held. A few bytes of request can ask for megabytes, and a burst has hundreds:
+// what has gathered is written here once it is much, at the pace at which the client reads. False: the connection is gone or
+// the server cuts it off, and nobody wants the other answers.
+func (b *Burst) Continue() bool {
+	if b.out.enc.Len() > maxAnswerBuffer || b.out.Len() > maxAnswerBytes {
+		out := b.out
+		b.out = NewOutput()
+		_ = b.Conn.send(out, true) // the reason is with the connection
 	}
-	b.Fail(r, remoting.RespRequestCodeNotSupported, remark)
+	return b.Conn.reason.Load() == nil
 }
 
 // Hold takes r to be answered later through Conn.Send, or never. What it returns does not alias the frame.
@@ -118,7 +137,7 @@ func (b *Burst) serve() {
 	s.count.bursts.Add(1)
 	b.call(s.cfg.Handler)
 	for i := range b.Requests {
-		if r := &b.Requests[i]; !r.handled {
+		if r := &b.Requests[i]; !r.handled && c.reason.Load() == nil {
 			b.Fail(r, remoting.RespSystemError, "no answer to "+remoting.RequestName(r.Code))
 		}
 	}
@@ -169,11 +188,17 @@ type source interface {
 // arrived and not with what the length word promises.
 type assembler struct {
 	partial []byte
+	taken   int64        // bytes taken from the source and not counted yet. Its length says nothing: more arrives meanwhile
+	room    atomic.Int64 // cap(partial)
 	since   atomic.Int64 // when the partial frame began, Now in nanoseconds; 0 when there is none
 }
 
-// readable serves all that has arrived on c. An error is the end of the connection.
-func (c *Conn) readable(src source) error {
+// errBehind is what readable returns for a connection whose handler does not keep up.
+var errBehind = errors.New("more has arrived than is handled")
+
+// readable serves all that has arrived on c. It stops with errBehind when more than most bytes still wait after a burst; most
+// may be anyMuch. Any other error is the end of the connection.
+func (c *Conn) readable(src source, most int) error {
 	c.busy.Store(true)
 	defer c.busy.Store(false)
 	c.active.Store(c.srv.cfg.Now().UnixNano())
@@ -193,6 +218,9 @@ func (c *Conn) readable(src source) error {
 		if c.reason.Load() != nil {
 			return *c.reason.Load()
 		}
+		if src.Len() > most {
+			return errBehind
+		}
 	}
 	if c.srv.stopping.Load() {
 		return ErrShutdown
@@ -202,8 +230,10 @@ func (c *Conn) readable(src source) error {
 
 // fill takes frames from src until the burst is full or no whole frame is left.
 func (c *Conn) fill(b *Burst, src source) error {
-	before := src.Len()
-	defer func() { c.srv.count.bytesIn.Add(int64(before - src.Len())) }()
+	defer func() {
+		c.srv.count.bytesIn.Add(c.in.taken)
+		c.in.taken = 0
+	}()
 	for len(b.Requests) < c.srv.cfg.MaxBurst && b.bytes < maxBurstBytes && src.Len() > 0 {
 		frame, err := c.in.next(src)
 		if err != nil {
@@ -242,6 +272,7 @@ func (a *assembler) next(src source) ([]byte, error) {
 				return nil, foreign(head, err)
 			}
 			if src.Len() >= size {
+				a.taken += int64(size)
 				return src.Next(size)
 			}
 		}
@@ -261,6 +292,7 @@ func (a *assembler) next(src source) ([]byte, error) {
 	}
 	frame := a.partial
 	a.partial = nil
+	a.room.Store(0)
 	return frame, nil
 }
 
@@ -273,12 +305,14 @@ func (a *assembler) take(src source, n, size int) error {
 	if err != nil {
 		return err
 	}
+	a.taken += int64(n)
 	if need := len(a.partial) + n; need > cap(a.partial) {
 		room := max(need, 2*cap(a.partial))
 		if size > 0 && (room > size || size <= 64<<10) {
 			room = size
 		}
 		a.partial = append(make([]byte, 0, room), a.partial...)
+		a.room.Store(int64(room))
 	}
 	a.partial = append(a.partial, p...)
 	return nil

@@ -18,7 +18,7 @@ var (
 	ErrIdle       = errors.New("idle")                                 // IdleTimeout
 	ErrPartial    = errors.New("half a frame without the rest")        // PartialTimeout
 	ErrSlow       = errors.New("peer does not read its answers")       // MaxPending, WriteTimeout
-	ErrFlood      = errors.New("peer sends faster than it is handled") // MaxInput
+	ErrFlood      = errors.New("peer sends faster than it is handled") // MaxInput, and this one had sent most
 	ErrForeign    = errors.New("another protocol")
 	ErrShutdown   = errors.New("server is shutting down")
 )
@@ -399,6 +399,15 @@ func (c *Conn) answered(h *remoting.Header, body []byte) {
 	ch <- &Response{h.Clone(), append([]byte(nil), body...)}
 }
 
+// waiting is how much memory holds what c has sent and nobody has handled: half a frame, and what was read ahead.
+func (c *Conn) waiting() int64 {
+	n := c.in.room.Load()
+	if c.busy.Load() {
+		n += int64(c.link.buffered())
+	}
+	return n
+}
+
 // sweep applies the timeouts.
 func (c *Conn) sweep(now time.Time) {
 	cfg := &c.srv.cfg
@@ -407,10 +416,7 @@ func (c *Conn) sweep(now time.Time) {
 		return
 	}
 	if c.busy.Load() {
-		if n := c.link.buffered(); n > cfg.MaxInput {
-			c.slow(fmt.Errorf("%w: %d bytes wait", ErrFlood, n))
-		}
-		return
+		return // the budget for input bounds it
 	}
 	if c.srv.stopping.Load() {
 		c.closeWhenIdle()

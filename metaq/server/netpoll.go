@@ -110,25 +110,31 @@ func (s *Server) open(fd int, peer unix.Sockaddr) {
 	if s.cfg.Opened != nil {
 		s.hook("opened hook", c, func() { s.cfg.Opened(c) })
 	}
+	l.register(fd)
+}
+
+// register gives the descriptor to netpoll, at first and again after a pause.
+func (l *pollLink) register(fd int) {
 	np, err := netpoll.NewFDConnection(fd)
 	if err != nil { // epoll refused it; netpoll has closed the descriptor
 		l.dead()
-		c.fail(fmt.Errorf("register with netpoll: %w", err))
-		c.closed()
+		l.c.fail(fmt.Errorf("register with netpoll: %w", err))
+		l.c.closed()
 		return
 	}
+	l.flush.Lock() // a writer that began during a pause is not of the new connection
 	l.mu.Lock()
-	l.np = np
+	l.np, l.paused = np, false
 	l.mu.Unlock()
+	l.flush.Unlock()
 	// The close callback first: netpoll runs what it knows when the peer closes, and until there is an OnRequest it leaves
 	// closing to us.
 	_ = np.AddCloseCallback(func(netpoll.Connection) error {
-		l.dead()
-		c.closed()
+		l.released(np)
 		return nil
 	})
-	_ = np.SetOnRequest(func(_ context.Context, np netpoll.Connection) error {
-		s.onRequest(c, np)
+	_ = np.SetOnRequest(func(context.Context, netpoll.Connection) error {
+		l.onRequest(np)
 		return nil
 	})
 	if !np.IsActive() {
@@ -137,20 +143,32 @@ func (s *Server) open(fd int, peer unix.Sockaddr) {
 }
 
 // onRequest runs on netpoll's pool while np has unread bytes. It must leave none, or be called again for ever.
-func (s *Server) onRequest(c *Conn, np netpoll.Connection) {
+func (l *pollLink) onRequest(np netpoll.Connection) {
+	err := l.read(np, pauseAbove)
+	if errors.Is(err, errBehind) {
+		if l.pause(np) {
+			return
+		}
+		err = l.read(np, anyMuch)
+	}
+	if err != nil {
+		_ = np.Close()
+	}
+}
+
+// read serves what np has read. An error other than errBehind has been noted as the end of the connection.
+func (l *pollLink) read(np netpoll.Connection, most int) (err error) {
+	c, s := l.c, l.c.srv
 	defer func() {
 		// The handler's panics are contained in Burst.call; this one would be ours, and netpoll's pool would swallow it.
 		if v := recover(); v != nil {
 			s.panicked("connection handler", c, v)
-			c.fail(fmt.Errorf("internal error: %v", v))
-			_ = np.Close()
+			err = fmt.Errorf("internal error: %v", v)
+			c.fail(err)
 		}
 	}()
-	err := c.readable(np.Reader())
-	if err == nil {
-		return
-	}
-	if c.fail(err) {
+	err = c.readable(np.Reader(), most)
+	if err != nil && !errors.Is(err, errBehind) && c.fail(err) {
 		switch {
 		case errors.Is(err, ErrForeign):
 			s.count.foreign.Add(1)
@@ -161,7 +179,47 @@ func (s *Server) onRequest(c *Conn, np netpoll.Connection) {
 			s.log.warn("connection closed", "remote", c.remote, "reason", err)
 		}
 	}
-	_ = np.Close()
+	return err
+}
+
+// pauseAbove is how many bytes netpoll may have read ahead after a burst.
+const pauseAbove = 4 << 20
+
+// pause makes netpoll stop reading, for a client that sends faster than it is handled: its bytes then wait in the kernel, and
+// soon on the client's side. netpoll knows no pause, so the connection is detached from it and registered anew when all that
+// had been read is handled. Called from onRequest, which has to return when this returns true; netpoll lets go of the
+// descriptor then and calls released. False: not now, somebody writes through netpoll.
+func (l *pollLink) pause(np netpoll.Connection) bool {
+	d, ok := np.(interface{ Detach() error })
+	if !ok || !l.flush.TryLock() {
+		return false
+	}
+	defer l.flush.Unlock()
+	l.mu.Lock()
+	l.paused = true
+	l.mu.Unlock()
+	l.c.srv.count.paused.Add(1)
+	_ = d.Detach() // only marks it while onRequest runs
+	return true
+}
+
+// released is netpoll's close callback: it does not use the descriptor any more, nor reads.
+func (l *pollLink) released(np netpoll.Connection) {
+	l.mu.Lock()
+	paused, fd := l.paused, l.fd
+	l.mu.Unlock()
+	if !paused { // netpoll closes it
+		l.dead()
+		l.c.closed()
+		return
+	}
+	if l.read(np, anyMuch) == nil {
+		l.register(fd)
+		return
+	}
+	l.dead()
+	_ = unix.Close(fd)
+	l.c.closed()
 }
 
 // pollLink is a link over netpoll. Writes that do not block go to the descriptor directly, from whatever goroutine has something
@@ -173,8 +231,10 @@ type pollLink struct {
 	flush sync.Mutex
 
 	mu sync.Mutex // held over system calls on fd, which do not block; netpoll closes it only after dead
-	fd int        // -1 when netpoll is about to close it
+	fd int        // -1 when it is about to be closed
 	np netpoll.Connection
+	// paused: netpoll has let go of fd, or will when onRequest returns. Its write buffer is not to be used.
+	paused bool
 }
 
 // dead is called before netpoll lets go of the descriptor and its buffers. A flush in progress has been told to give up by
@@ -248,15 +308,18 @@ func (l *pollLink) write(vs [][]byte) error {
 	l.flush.Lock()
 	defer l.flush.Unlock()
 	l.mu.Lock()
-	np, fd := l.np, l.fd
+	np, fd, paused := l.np, l.fd, l.paused
 	l.mu.Unlock()
 	if np == nil || fd < 0 {
 		return ErrClosed
 	}
-	w := np.Writer()
-	pending := 0
 	// netpoll's own write timeout needs a remote address, which a connection made from a descriptor does not have, and a timer.
 	defer l.c.flushing.Store(0)
+	if paused {
+		return l.writePaused(fd, vs)
+	}
+	w := np.Writer()
+	pending := 0
 	flush := func() error {
 		pending = 0
 		l.c.flushing.Store(l.c.srv.cfg.Now().UnixNano())
@@ -277,6 +340,27 @@ func (l *pollLink) write(vs [][]byte) error {
 		}
 	}
 	return flush()
+}
+
+// writePaused writes without netpoll: Go's own poller waits for the peer's window, on a duplicate of fd that is ours to close.
+func (l *pollLink) writePaused(fd int, vs [][]byte) error {
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("duplicate the descriptor: %w", err)
+	}
+	f := os.NewFile(uintptr(dup), "connection")
+	defer f.Close()
+	for _, v := range vs {
+		for len(v) > 0 {
+			n := min(len(v), flushBytes)
+			l.c.flushing.Store(l.c.srv.cfg.Now().UnixNano())
+			if _, err := f.Write(v[:n]); err != nil {
+				return err
+			}
+			v = v[n:]
+		}
+	}
+	return nil
 }
 
 func (l *pollLink) buffered() int {

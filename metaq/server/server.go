@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,9 +43,11 @@ type Config struct {
 	MaxConns    int           // connections beyond are closed at once. Default 18,000: below the usual limit of 20,000 descriptors
 	MaxBurst    int           // requests handed over in one call. Default 256
 	MaxPending  int           // bytes queued for a client that does not read. Default 64 MiB
-	MaxInput    int           // bytes netpoll may have read ahead while a burst is handled. Default 64 MiB
 	IdleTimeout time.Duration // without a byte in either direction. Default 120 s
 
+	// MaxInput is how many bytes of all connections together may have arrived and not been handled: half frames, and what was
+	// read ahead of a burst in work. Beyond it the connections that hold most are closed. Default 512 MiB.
+	MaxInput int64
 	// PartialTimeout is how long half a frame waits for its next byte. Default 15 s. The whole frame has IdleTimeout.
 	PartialTimeout time.Duration
 	// WriteTimeout is how long 256 KiB may take to be written. Default 30 s.
@@ -79,7 +83,9 @@ func (c Config) withDefaults() Config {
 	def(&c.MaxConns, 18000)
 	def(&c.MaxBurst, 256)
 	def(&c.MaxPending, 64<<20)
-	def(&c.MaxInput, 64<<20)
+	if c.MaxInput == 0 {
+		c.MaxInput = 512 << 20
+	}
 	defTime(&c.IdleTimeout, 120*time.Second)
 	defTime(&c.PartialTimeout, 15*time.Second)
 	defTime(&c.WriteTimeout, 30*time.Second)
@@ -94,7 +100,7 @@ func (c Config) validate() error {
 		name string
 		v    int64
 	}{
-		{"MaxConns", int64(c.MaxConns)}, {"MaxBurst", int64(c.MaxBurst)}, {"MaxPending", int64(c.MaxPending)}, {"MaxInput", int64(c.MaxInput)},
+		{"MaxConns", int64(c.MaxConns)}, {"MaxBurst", int64(c.MaxBurst)}, {"MaxPending", int64(c.MaxPending)}, {"MaxInput", c.MaxInput},
 		{"IdleTimeout", int64(c.IdleTimeout)}, {"PartialTimeout", int64(c.PartialTimeout)}, {"WriteTimeout", int64(c.WriteTimeout)},
 	} {
 		if f.v < 0 {
@@ -116,6 +122,7 @@ type Stats struct {
 	Malformed   int64 // connections closed for a broken frame
 	Foreign     int64 // connections closed for another protocol
 	TimedOut    int64 // connections closed for silence, or for half a frame without progress
+	Paused      int64 // times that reading from a connection stopped, because its handler did not keep up
 	Slow        int64 // connections closed because the peer did not read, or sent faster than it was handled
 	Panics      int64 // of the handler and the hooks, contained
 	Strays      int64 // responses to no request of ours
@@ -123,7 +130,7 @@ type Stats struct {
 
 type counters struct {
 	connections, accepted, refused, requests, bursts, bytesIn, bytesOut atomic.Int64
-	malformed, foreign, timedOut, slow, panics, strays                  atomic.Int64
+	malformed, foreign, timedOut, slow, paused, panics, strays          atomic.Int64
 }
 
 // Server is a listening server. All methods may be called from any goroutine.
@@ -195,7 +202,7 @@ func (s *Server) Stats() Stats {
 	return Stats{
 		Connections: c.connections.Load(), Accepted: c.accepted.Load(), Refused: c.refused.Load(), Requests: c.requests.Load(),
 		Bursts: c.bursts.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), Malformed: c.malformed.Load(),
-		Foreign: c.foreign.Load(), TimedOut: c.timedOut.Load(), Slow: c.slow.Load(), Panics: c.panics.Load(), Strays: c.strays.Load(),
+		Foreign: c.foreign.Load(), TimedOut: c.timedOut.Load(), Slow: c.slow.Load(), Paused: c.paused.Load(), Panics: c.panics.Load(), Strays: c.strays.Load(),
 	}
 }
 
@@ -305,10 +312,38 @@ func (s *Server) sweepLoop() {
 		s.log.refill()
 		now := s.cfg.Now()
 		conns = s.snapshot(conns[:0])
-		for i, c := range conns {
+		waiting := int64(0)
+		for _, c := range conns {
 			c.sweep(now)
-			conns[i] = nil // do not keep a closed one until the next tick
+			waiting += c.waiting()
 		}
+		if waiting > s.cfg.MaxInput {
+			closeLargest(conns, waiting-s.cfg.MaxInput)
+		}
+		clear(conns) // do not keep a closed one until the next tick
+	}
+}
+
+// closeLargest closes the connections with the most input that waits until excess bytes of it are gone. Not the next one that
+// sends: whoever took the memory shall pay for it.
+func closeLargest(conns []*Conn, excess int64) {
+	type holder struct {
+		c *Conn
+		n int64
+	}
+	var all []holder
+	for _, c := range conns {
+		if n := c.waiting(); n > 0 {
+			all = append(all, holder{c, n})
+		}
+	}
+	slices.SortFunc(all, func(a, b holder) int { return cmp.Compare(b.n, a.n) })
+	for _, h := range all {
+		if excess <= 0 {
+			return
+		}
+		excess -= h.n
+		h.c.slow(fmt.Errorf("%w: %d of its bytes wait", ErrFlood, h.n))
 	}
 }
 
