@@ -43,6 +43,8 @@ func serve(ctx context.Context, out, errOut io.Writer, sources config.Sources) e
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	// A log that nobody reads any more (a pager, a tee that ended) costs its lines, not the server.
+	signal.Ignore(syscall.SIGPIPE)
 
 	cfg, err := config.Load(sources)
 	if err != nil {

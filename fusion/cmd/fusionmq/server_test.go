@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,5 +50,38 @@ func TestStop(t *testing.T) {
 				time.Sleep(2 * time.Hour) // lets the part that hangs end
 			})
 		})
+	}
+}
+
+// A server whose output goes to a pipe that nobody reads any more serves on, and its end is a clean one.
+func TestOutputThatNobodyReadsDoesNotEndTheServer(t *testing.T) {
+	bin, err := exec.LookPath("fusionmq") // see cmdServer
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(bin, "server", "--data", t.TempDir(), "--nameserver-addr", "off", "--broker-addr", "off", "--notify-addr", "off", "--http-addr", "127.0.0.1:0")
+	cmd.Env = append(os.Environ(), "FUSIONMQ_STORE_SEGMENT_SIZE=16MiB")
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it has ended by then, unless the test failed
+	_ = w.Close()
+	lines := bufio.NewScanner(r)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "ready ") {
+	}
+	if !strings.HasPrefix(lines.Text(), "ready ") {
+		t.Fatalf("the server did not get ready: %v", cmd.Wait())
+	}
+	_ = r.Close()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil { // of which the log tells
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the server ended with %v", err)
 	}
 }
