@@ -1,6 +1,10 @@
 package wire
 
 import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -235,42 +239,57 @@ func (h *MessageHeader) put(num Field, n uint64, b []byte) error {
 
 // Append appends the encoded message to dst, fields in number order.
 func (h *MessageHeader) Append(dst []byte) []byte {
-	dst = appendBytesField(dst, FieldID, h.ID)
-	dst = appendVarintField(dst, FieldFlag, uint64(int64(h.Flag)))
-	dst = appendBytesField(dst, FieldTopic, h.Topic)
-	dst = appendBytesField(dst, FieldType, h.Type)
-	dst = appendBytesField(dst, FieldGroup, h.Group)
-	dst = appendVarintField(dst, FieldCommitted, boolBit(h.Committed))
-	dst = appendVarintField(dst, FieldBornTime, h.BornTime)
-	dst = appendVarintField(dst, FieldPriority, uint64(int64(h.Priority)))
-	if h.Set != 0 {
-		for f := FieldDeliveryCount; f <= FieldTargetGroup; f++ {
-			if h.Set.Has(f) {
-				dst = h.appendOptional(dst, f)
-			}
-		}
-	}
+	at := len(dst)
+	dst = slices.Grow(dst, h.bound())
+	w := fieldWriter{b: dst[at:cap(dst)]}
+	w.bytes(FieldID, h.ID)
+	w.varint(FieldFlag, uint64(int64(h.Flag)))
+	w.bytes(FieldTopic, h.Topic)
+	w.bytes(FieldType, h.Type)
+	w.bytes(FieldGroup, h.Group)
+	w.varint(FieldCommitted, boolBit(h.Committed))
+	w.varint(FieldBornTime, h.BornTime)
+	w.varint(FieldPriority, uint64(int64(h.Priority)))
+	h.writeOptional(&w, h.Set&(1<<FieldProperties-1))
 	for i := range h.Properties {
 		p := &h.Properties[i]
-		dst = protowire.AppendTag(dst, FieldProperties, protowire.BytesType)
-		dst = protowire.AppendVarint(dst, uint64(entrySize(p)))
-		dst = appendEntry(dst, p)
-	}
-	if h.Set != 0 {
-		for f := FieldReplyToTopic; f <= FieldReplyWhenDelivery; f++ {
-			if h.Set.Has(f) {
-				dst = h.appendOptional(dst, f)
-			}
+		w.tag(FieldProperties, protowire.BytesType)
+		w.uvarint(uint64(entrySize(p)))
+		w.bytes(1, p.Key)
+		if p.HasValue {
+			w.bytes(2, p.Value)
 		}
 	}
-	return dst
+	h.writeOptional(&w, h.Set&^(1<<(FieldProperties+1)-1))
+	return dst[:at+w.n]
 }
 
-func (h *MessageHeader) appendOptional(dst []byte, f Field) []byte {
-	if messageSchema.fields[f].typ == protowire.BytesType {
-		return appendBytesField(dst, f, h.optionalBytes(f))
+// writeOptional writes the optional fields of set.
+func (h *MessageHeader) writeOptional(w *fieldWriter, set FieldSet) {
+	for ; set != 0; set &= set - 1 {
+		f := Field(bits.TrailingZeros32(uint32(set)))
+		if f < FieldDeliveryCount || f > FieldReplyWhenDelivery {
+			continue
+		}
+		if messageSchema.fields[f].typ == protowire.BytesType {
+			w.bytes(f, h.optionalBytes(f))
+		} else {
+			w.varint(f, h.optionalNumber(f))
+		}
 	}
-	return appendVarintField(dst, f, h.optionalNumber(f))
+}
+
+// bound is at least what Size is, and cheaper.
+func (h *MessageHeader) bound() int {
+	const most = 2 + binary.MaxVarintLen64 // tag and number, or tag and length
+	n := (len(messageSchema.fields)-1)*most + len(h.ID) + len(h.Topic) + len(h.Type) + len(h.Group)
+	if h.Set != 0 {
+		n += len(h.PublisherHost) + len(h.TargetGroup) + len(h.ReplyToTopic) + len(h.ReplyToType) + len(h.ReplyWhenDelivered)
+	}
+	for i := range h.Properties {
+		n += 3*most + len(h.Properties[i].Key) + len(h.Properties[i].Value)
+	}
+	return n
 }
 
 // Size is how many bytes Append adds.

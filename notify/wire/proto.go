@@ -124,6 +124,43 @@ func appendVarintField(dst []byte, num protowire.Number, v uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(dst, num, protowire.VarintType), v)
 }
 
+// fieldWriter writes fields into b, which has room for them.
+type fieldWriter struct {
+	b []byte
+	n int
+}
+
+func (w *fieldWriter) tag(num protowire.Number, typ protowire.Type) {
+	if num < 16 {
+		w.b[w.n] = byte(num)<<3 | byte(typ)
+		w.n++
+		return
+	}
+	w.uvarint(protowire.EncodeTag(num, typ))
+}
+
+func (w *fieldWriter) uvarint(v uint64) {
+	b, n := w.b, w.n
+	for v >= 0x80 {
+		b[n] = byte(v) | 0x80
+		v >>= 7
+		n++
+	}
+	b[n] = byte(v)
+	w.n = n + 1
+}
+
+func (w *fieldWriter) varint(num protowire.Number, v uint64) {
+	w.tag(num, protowire.VarintType)
+	w.uvarint(v)
+}
+
+func (w *fieldWriter) bytes(num protowire.Number, v []byte) {
+	w.tag(num, protowire.BytesType)
+	w.uvarint(uint64(len(v)))
+	w.n += copy(w.b[w.n:], v)
+}
+
 func sizeBytesField(num protowire.Number, n int) int {
 	return protowire.SizeTag(num) + protowire.SizeBytes(n)
 }
