@@ -172,9 +172,7 @@ func (s *Store) recover(clean bool) error {
 		return err
 	}
 	s.index.Synced(r.End)
-	if err := d.oweWindow(); err != nil {
-		return err
-	}
+	d.oweWindow()
 	d.mu.end = r.End
 	d.pos.Store(r.End)
 	d.checkpoint = c.position

@@ -164,37 +164,38 @@ func (d *dispatcher) message(topic string, id int32, e queue.Entry, props []byte
 	}
 }
 
-// oweWindow makes the dispatcher tell what the windows hold, after a start.
-func (d *dispatcher) oweWindow() error {
+// oweWindow makes the dispatcher tell what the windows hold, after a start. It reads the index and not the log: a window may
+// be long, and a message that cannot be read any more is for who delivers it to find, not a reason not to start.
+func (d *dispatcher) oweWindow() {
 	s := d.s
 	seen := map[string]bool{}
+	var es [64]TopicEntry
 	for _, b := range s.machine.Bindings() {
 		if seen[b.Topic] {
 			continue
 		}
 		seen[b.Topic] = true
+		entries := es[:0]
 		for p := range s.machine.Scan(b.Topic, 0) {
 			if len(p.Targets) == 0 {
 				continue
 			}
-			rec, release, err := s.log.Read(p.Position, int(p.Size))
-			if err != nil {
-				return err
+			for len(entries) > 0 && entries[0].Address < p.Address {
+				entries = entries[1:]
 			}
-			v, err := record.Parse(rec)
-			if err != nil {
-				release()
-				return fmt.Errorf("record at %d: %w", p.Position, err)
+			if len(entries) == 0 {
+				entries = es[:s.ReadTopic(b.Topic, p.Address, es[:])]
 			}
-			d.owed = append(d.owed, state.Owed{
-				Topic: b.Topic, Queue: v.QueueID(), Address: p.Address, Position: p.Position, Size: p.Size,
-				Time: v.StoreTime(), TagsCode: v.TagsCode(), Targets: p.Targets,
-			})
-			release()
+			o := state.Owed{Topic: b.Topic, Address: p.Address, Position: p.Position, Size: p.Size, Targets: p.Targets}
+			if len(entries) > 0 && entries[0].Address == p.Address {
+				o.Queue, o.Time, o.TagsCode = entries[0].Queue, entries[0].Time, entries[0].TagsCode
+			} else {
+				s.event(levelError, "message owed to push groups is in no queue", "topic", b.Topic, "address", p.Address)
+			}
+			d.owed = append(d.owed, o)
 		}
 	}
 	if len(d.owed) > 0 {
 		d.signal()
 	}
-	return nil
 }

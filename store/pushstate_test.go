@@ -14,6 +14,7 @@ import (
 	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/state"
+	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
 // fanout is an exchange without filters: every group with a binding on a topic is a target.
@@ -316,9 +317,9 @@ func TestWindowIsToldAgainAfterAStart(t *testing.T) {
 	addTopic(t, s, "A", meta.Async)
 	operate(t, s, bindOps("A", "g")...)
 	var want []int64
-	for i := range 20 {
+	for i := range 400 {
 		r := send(t, s, "A", int32(i%2), "x")
-		if i >= 5 {
+		if i >= 5 && (i < 100 || i >= 300) {
 			want = append(want, r.Address)
 		} else {
 			operate(t, s, state.Op{Kind: state.OpDelete, Topic: "A", First: r.Address, Last: r.Address})
@@ -337,6 +338,43 @@ func TestWindowIsToldAgainAfterAStart(t *testing.T) {
 	}
 	if len(told.owed) > 0 && (told.owed[0].Queue != 1 || told.owed[0].TagsCode != 2598919 || told.owed[0].Time == 0 || !slices.Equal(told.owed[0].Targets, []string{"g"})) {
 		t.Errorf("first owed: %+v", told.owed[0])
+	}
+}
+
+// A record that went bad below the checkpoint, and that a group is owed, does not keep the store from starting: it is told, so
+// that who delivers it counts and names it.
+func TestADamagedRecordThatIsOwedDoesNotStopTheStart(t *testing.T) {
+	fsys := vfs.NewMem()
+	o := store.Options{Dir: "/s", FS: fsys, SegmentBytes: 64 << 10, Exchange: newFanout()}
+	s, err := tryOpen(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addTopic(t, s, "A", meta.Async)
+	operate(t, s, bindOps("A", "g")...)
+	var want []int64
+	for range 3 {
+		want = append(want, send(t, s, "A", 0, "x").Address)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := fsys.Open("/s/commitlog/00000000000000000000")
+	if err == nil {
+		_, err = f.WriteAt(make([]byte, 20), want[1])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := newLedger()
+	o.Exchange, o.Observer = newFanout(), told
+	s = open(t, o)
+	settle(t, s)
+	if diff := cmp.Diff(want, told.owedOf("A", len(want))); diff != "" {
+		t.Errorf("owed after a start (-want +got):\n%s", diff)
+	}
+	if got := send(t, s, "A", 0, "y"); got.QueueOffset != 3 {
+		t.Errorf("the next message gets offset %d, want 3", got.QueueOffset)
 	}
 }
 
