@@ -278,11 +278,22 @@ type answers struct {
 }
 
 // lookAgain looks at the queue of a held pull, unless its group or topic were changed meanwhile so that it may not any more.
+// When the group's subscription was changed, what the old one rejected is looked at once more: the pull may be the first of
+// a member whose heartbeat was still on its way, and its messages would be stepped over.
 func (h *holds) lookAgain(v *held, entries []queue.Entry) (pullResult, error) {
 	group, topic := v.group, v.topic
 	if err := h.b.admit(&v.pull, group.Name, topic.Name); err != nil {
 		v.group, v.topic = group, topic // never nil
 		return pullResult{}, err
+	}
+	if v.registered {
+		f, err := h.b.subscription(v.group, v.topic.Name, v.version)
+		if err != nil {
+			return pullResult{}, err
+		}
+		if f != v.filter {
+			v.filter, v.checked = f, v.offset
+		}
 	}
 	return h.b.look(&v.pull, v.checked, entries)
 }

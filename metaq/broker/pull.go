@@ -52,6 +52,9 @@ type pull struct {
 	offset int64
 	max    int
 	filter *tagfilter.Filter
+	// registered: filter is of the group's heartbeats, at least of version, and not of the request.
+	registered bool
+	version    int64
 }
 
 // pullResult is what a pull is answered with.
@@ -187,6 +190,7 @@ func (b *Broker) checkPull(h *remoting.PullHeader, raw *remoting.Header) (p pull
 	if h.SysFlag&remoting.PullSubscription != 0 {
 		p.filter, err = filterOf(h.ExpressionType, h.Subscription)
 	} else {
+		p.registered, p.version = true, h.SubVersion
 		p.filter, err = b.subscription(p.group, p.topic.Name, h.SubVersion)
 	}
 	return p, err

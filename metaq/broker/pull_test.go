@@ -302,6 +302,25 @@ func TestHeldPullIsCheckedAgainWhenAMessageComes(t *testing.T) {
 	}
 }
 
+// A member may pull before its heartbeat has changed the group's subscription. What the old one rejects meanwhile must not be
+// stepped over.
+func TestHeldPullFollowsTheSubscription(t *testing.T) {
+	e := start(t)
+	e.topic("T", 1)
+	c := e.dial()
+	c.beat("c@1", "G", false, sub("T", "A", 1))
+	o := c.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "T", suspend: 30 * time.Second}.fields()...)
+	c.flush()
+	e.held(1)
+	p := e.dial()
+	p.sent(message{topic: "T", body: "one", props: props("TAGS", "B")})
+	e.dial().beat("c@2", "G", false, sub("T", "B", 2))
+	p.sent(message{topic: "T", body: "two", props: props("TAGS", "B")})
+	if r := c.await(o); r.Code != 0 || len(records(t, r.body)) != 2 {
+		t.Errorf("with the next message: %v and %d messages, want both", r, len(records(t, r.body)))
+	}
+}
+
 func TestHeldPullEndsWithItsTime(t *testing.T) {
 	e := start(t, func(c *Config, _ *store.Options) { c.MaxHold = 300 * time.Millisecond })
 	e.topic("T", 2)

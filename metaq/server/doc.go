@@ -15,10 +15,17 @@
 // client that does not read is not read from either), or a goroutine is started for it; bodies that are views of mapped
 // memory are released when they are written or the connection is gone. What is queued is bounded by MaxPending.
 //
+// # Pressure
+//
+// A client may send faster than its requests are handled: a producer without a window over a slow disk. After a burst that leaves
+// more than 4 MiB behind, the connection is taken out of netpoll until that is handled, and TCP slows the client down. What
+// all connections together have sent and nobody has handled is bounded by MaxInput. Answers of one burst that are
+// large are written between its requests, at the client's pace, by handlers that ask [Burst.Continue].
+//
 // # What may go wrong outside
 //
-// A malformed frame, a foreign protocol, half a frame without progress, a peer that does not read, one that sends faster than
-// it is handled, silence for IdleTimeout: the connection is closed, counted in [Stats] and logged, at most
+// A malformed frame, a foreign protocol, half a frame without progress, a peer that does not read, the one with the most
+// input when that is too much, silence for IdleTimeout: the connection is closed, counted in [Stats] and logged, at most
 // 20 lines a second and server. A panic in the handler is answered with code 1 on every request of the burst that has no
 // answer yet, logged with its stack and counted; the connection stays. Panics of hooks are contained too.
 //
