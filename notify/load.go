@@ -13,13 +13,14 @@ import (
 
 // Loaded is a delivery with its message, ready to be encoded. It is reused from one delivery to the next.
 type Loaded struct {
-	Header wire.MessageHeader // as DELIVER_MESSAGE carries it; aliases the record
+	Header wire.MessageHeader // as DELIVER_MESSAGE carries it; not to be changed
 	Body   []byte             // aliases the record
 
 	// Timeout is how long to wait for the answer when the message asks for a time of its own; 0: the default.
 	Timeout time.Duration
 
 	loader  mapping.Loader
+	row     wire.HeaderRow
 	group   []byte
 	release func()
 
@@ -61,6 +62,9 @@ func (se *Session) Load(d *Delivery, into *Loaded) error {
 		return err
 	}
 	into.loader.Load(&into.Header, v)
+	if !into.loader.Repeats() {
+		into.row.Break()
+	}
 	if m := d.Message; m.Unchecked && !into.historyOf(se.s.exchange, m.Topic, d.Group).Owed(m.Address, into.Header.Type, into.loader.Target()) {
 		release()
 		se.Drop(d.Handle)
@@ -74,7 +78,10 @@ func (se *Session) Load(d *Delivery, into *Loaded) error {
 func (l *Loaded) fill(d *Delivery, v record.View) {
 	h := &l.Header
 	l.Body = v.Body()
-	l.group = append(l.group[:0], d.Group...)
+	if string(l.group) != d.Group || h.DeliveryCount != d.Attempt {
+		l.group = append(l.group[:0], d.Group...)
+		l.row.Break()
+	}
 	h.TargetGroup, h.DeliveryCount = l.group, d.Attempt
 	h.Set = h.Set.With(wire.FieldTargetGroup).With(wire.FieldDeliveryCount)
 	l.Timeout = 0
@@ -85,6 +92,9 @@ func (l *Loaded) fill(d *Delivery, v record.View) {
 		d.Message.SetID(binary.BigEndian.Uint64(h.ID))
 	}
 }
+
+// AppendHeader appends the encoded Header to dst.
+func (l *Loaded) AppendHeader(dst []byte) []byte { return l.row.Append(dst, &l.Header) }
 
 // Release gives the record back.
 func (l *Loaded) Release() {

@@ -11,14 +11,69 @@ import (
 )
 
 // Loader reads headers out of records. One Loader holds the scratch of one header; it is not for concurrent use.
+//
+// Neighbours in the log often have the same properties but for their id. A Loader that is given such a record right after
+// the other changes only what differs in the header that it made before.
 type Loader struct {
 	id     [wire.MessageIDLen]byte
 	key    []byte // scratch of an offset id
 	target []byte
+
+	// The record that was read last, as far as it is in h.
+	h      *wire.MessageHeader
+	topic  []byte
+	props  []byte
+	sys    int32
+	uniq   int  // where in props the 32 hex digits of the id begin; -1: there are none
+	keys   int  // and where KEYS repeats them in lower case; -1: it does not
+	repeat bool // the last record was like the one before
+}
+
+// Repeats tells whether the header that was loaded last differs from the one before in ID, BornTime and Created only.
+func (l *Loader) Repeats() bool { return l.repeat }
+
+const hexID = 2 * wire.MessageIDLen
+
+// like tells whether a record with these properties makes the header of the last record but for its id and times, and
+// takes over its id.
+func (l *Loader) like(props []byte) bool {
+	if l.uniq < 0 || len(props) != len(l.props) {
+		return false
+	}
+	at := 0
+	for _, hole := range [2]int{min(l.uniq, l.keys), max(l.uniq, l.keys)} {
+		if hole < 0 {
+			continue
+		}
+		if string(props[at:hole]) != string(l.props[at:hole]) {
+			return false
+		}
+		at = hole + hexID
+	}
+	if string(props[at:]) != string(l.props[at:]) {
+		return false
+	}
+	var id [wire.MessageIDLen]byte
+	if _, err := hex.Decode(id[:], props[l.uniq:l.uniq+hexID]); err != nil {
+		return false
+	}
+	if l.keys >= 0 && !sameHex(props[l.keys:l.keys+hexID], &id) {
+		return false
+	}
+	l.id = id
+	return true
+}
+
+// place is where a part of l.props begins, -1 when it is not 32 bytes of it.
+func (l *Loader) place(part []byte) int {
+	if at := cap(l.props) - cap(part); len(part) == hexID && at >= 0 && at+hexID <= len(l.props) && &l.props[at] == &part[0] {
+		return at
+	}
+	return -1
 }
 
 // Target is what the function [Target] says of the record that was loaded last: nil when its sender did not restrict
-// delivery. It aliases the record.
+// delivery. It is valid until the next Load.
 func (l *Loader) Target() []byte { return l.target }
 
 var (
@@ -28,15 +83,23 @@ var (
 	valueZstd      = []byte(wire.CompressionZstd)
 )
 
-// Load replaces h with the Notify header of the record. h aliases the record and the Loader: it is valid until either
-// changes. Delivery attempt, last delivery and target group are the caller's to set; a stored restriction to one group is
-// what [Target] returns, and is not in h. Nothing in a record makes Load fail: what cannot be read as a field is left
-// as a property.
+// Load replaces h with the Notify header of the record. h aliases the Loader and is valid until the next Load; until then
+// the caller changes only what is his to set: delivery attempt, last delivery and target group. A stored restriction to
+// one group is what [Target] returns, and is not in h. Nothing in a record makes Load fail: what cannot be read as a field
+// is left as a property.
 func (l *Loader) Load(h *wire.MessageHeader, v record.View) {
+	sys, props, topic := v.SysFlag(), v.Properties(), v.Topic()
+	l.repeat = l.h == h && l.sys == sys && string(topic) == string(l.topic) && l.like(props)
+	if l.repeat {
+		h.BornTime, h.Created = uint64(v.BornTime()), uint64(v.StoreTime())
+		return
+	}
+	l.h, l.sys = h, sys
+	l.topic = append(l.topic[:0], topic...)
+	l.props = append(l.props[:0], props...)
 	h.Reset()
 	l.target = nil
-	sys := v.SysFlag()
-	h.Topic = v.Topic()
+	h.Topic = l.topic
 	h.BornTime = uint64(v.BornTime())
 	h.Created = uint64(v.StoreTime())
 	h.Set = h.Set.With(wire.FieldCreated)
@@ -46,7 +109,7 @@ func (l *Loader) Load(h *wire.MessageHeader, v record.View) {
 	compressed := sys&record.FlagCompressed != 0
 
 	var uniq, keys, group []byte
-	for name, value := range record.Properties(v.Properties()) {
+	for name, value := range record.Properties(l.props) {
 		switch string(name) { // the four that most records have come first
 		case propTags:
 			h.Type = value
@@ -76,13 +139,19 @@ func (l *Loader) Load(h *wire.MessageHeader, v record.View) {
 			h.Properties = append(h.Properties, wire.Property{Key: keyCompression, Value: valueZstd, HasValue: true})
 		}
 	}
+	l.uniq, l.keys = l.place(uniq), -1
 	if len(uniq) == 0 {
 		l.key = record.AppendOffsetID(l.key[:0], v.StoreHost(), v.PhysicalOffset())
 		uniq = l.key
 	}
 	l.id = MessageID(uniq)
 	h.ID = l.id[:]
-	if len(keys) > 0 && !sameHex(keys, &l.id) {
+	if sameHex(keys, &l.id) {
+		l.keys = l.place(keys)
+	} else if len(keys) > 0 {
+		if len(keys) == hexID {
+			l.uniq = -1 // another record's id may be just this text
+		}
 		h.Properties = append(h.Properties, wire.Property{Key: keyKeys, Value: keys, HasValue: true})
 	}
 }

@@ -141,7 +141,7 @@ func (c *conn) encodePlain(w *writer, ds []notify.Delivery) int {
 		}
 		var b wire.Builder
 		w.buf, b = wire.Begin(w.buf, wire.OpDeliver, d.Handle)
-		w.buf = w.loaded.Header.Append(w.buf)
+		w.buf = w.loaded.AppendHeader(w.buf)
 		b.EndHeader(w.buf)
 		w.buf = append(w.buf, w.loaded.Body...)
 		var err error
@@ -173,7 +173,7 @@ func (c *conn) encodeBatch(w *writer, ds []notify.Delivery) int {
 		}
 		var err error
 		buf = b.BeginEntry(buf)
-		buf = w.loaded.Header.Append(buf)
+		buf = w.loaded.AppendHeader(buf)
 		if buf, err = b.EndEntry(buf, len(w.loaded.Body)); err != nil {
 			w.loaded.Release()
 			if b.Count() > 0 { // the frame is full: this one begins the next

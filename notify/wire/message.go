@@ -242,6 +242,11 @@ func (h *MessageHeader) Append(dst []byte) []byte {
 	at := len(dst)
 	dst = slices.Grow(dst, h.bound())
 	w := fieldWriter{b: dst[at:cap(dst)]}
+	h.write(&w)
+	return dst[:at+w.n]
+}
+
+func (h *MessageHeader) write(w *fieldWriter) {
 	w.bytes(FieldID, h.ID)
 	w.varint(FieldFlag, uint64(int64(h.Flag)))
 	w.bytes(FieldTopic, h.Topic)
@@ -250,7 +255,7 @@ func (h *MessageHeader) Append(dst []byte) []byte {
 	w.varint(FieldCommitted, boolBit(h.Committed))
 	w.varint(FieldBornTime, h.BornTime)
 	w.varint(FieldPriority, uint64(int64(h.Priority)))
-	h.writeOptional(&w, h.Set&(1<<FieldProperties-1))
+	h.writeOptional(w, h.Set&(1<<FieldProperties-1))
 	for i := range h.Properties {
 		p := &h.Properties[i]
 		w.tag(FieldProperties, protowire.BytesType)
@@ -260,8 +265,7 @@ func (h *MessageHeader) Append(dst []byte) []byte {
 			w.bytes(2, p.Value)
 		}
 	}
-	h.writeOptional(&w, h.Set&^(1<<(FieldProperties+1)-1))
-	return dst[:at+w.n]
+	h.writeOptional(w, h.Set&^(1<<(FieldProperties+1)-1))
 }
 
 // writeOptional writes the optional fields of set.
