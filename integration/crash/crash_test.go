@@ -31,8 +31,8 @@ type sending struct {
 	stop    chan struct{}
 }
 
-// send starts to send until total messages are acknowledged, stop is closed or the server is gone.
-func send(t *testing.T, s *proc.Server, l *ledger, topic string, queues, total int) *sending {
+// send starts to send until total messages are acknowledged, stop is closed or the server is gone; rate bounds the messages a second, 0 is no bound.
+func send(t *testing.T, s *proc.Server, l *ledger, topic string, queues, total, rate int) *sending {
 	t.Helper()
 	x := &sending{stop: make(chan struct{})}
 	for range connections {
@@ -53,7 +53,12 @@ func send(t *testing.T, s *proc.Server, l *ledger, topic string, queues, total i
 					slots <- struct{}{}
 				}
 			}()
-			for left.Add(-1) >= 0 {
+			began := time.Now()
+			for k := 1; left.Add(-1) >= 0; k++ {
+				if rate > 0 {
+					due := time.Duration(k) * time.Second * connections / time.Duration(rate)
+					time.Sleep(due - time.Since(began))
+				}
 				select {
 				case slots <- struct{}{}:
 				case <-x.stop:
@@ -138,8 +143,9 @@ func killOnce(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 
-	first := send(t, s, l, topic, queues, 10*messages)                                               // the kill ends it
-	if !l.wait(quiet, func() bool { return l.acked >= killAt && first.waiting() >= 8*unanswered }) { // answers that are on their way still arrive after the kill
+	first := send(t, s, l, topic, queues, 10*messages, 0) // the kill ends it
+	// Answers that are on their way still arrive after the kill, so more than the least number must wait.
+	if !l.wait(quiet, func() bool { return l.acked >= killAt && first.waiting() >= 8*unanswered }) {
 		_, acked, _, _ := l.counts()
 		t.Fatalf("seed %d: no answer for %s, %d acknowledged, %d waiting", seed, quiet, acked, first.waiting())
 	}
@@ -163,7 +169,7 @@ func killOnce(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	defer sub.Close()
-	second := send(t, s, l, topic, queues, max(messages, acked+messages/10)) // the rest: the store goes on where it was
+	second := send(t, s, l, topic, queues, max(messages, acked+messages/10), 0) // the rest: the store goes on where it was
 	second.end(t)
 	l.verify(t, s.Addr["broker"], topic, queues)
 	l.allPushed(t, quiet)

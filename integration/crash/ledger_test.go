@@ -111,6 +111,13 @@ func (l *ledger) wrongLocked(format string, args ...any) {
 	}
 }
 
+// complain notes what must never be seen.
+func (l *ledger) complain(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrongLocked(format, args...)
+}
+
 // wait returns when done says so, or false after limit without any change.
 func (l *ledger) wait(limit time.Duration, done func() bool) bool {
 	timer := time.NewTimer(limit)
