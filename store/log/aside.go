@@ -64,47 +64,70 @@ func (l *Log) setAside(segs []*segment, r *Recovery) error {
 var magics = [][]byte{binary.BigEndian.AppendUint32(nil, record.MagicV1), binary.BigEndian.AppendUint32(nil, record.MagicV2)}
 
 // count returns how many valid records there are from off on, wherever they begin, and where the last byte that is not
-// zero is behind off, plus one; off when there is none.
+// zero is behind off, plus one; off when there is none. Behind a log that ends as it should this reads next to nothing of the
+// segment.
 func count(s *segment, off int64) (n int, end int64, err error) {
-	end = off
-	for at := off; at < s.size; {
-		if at, err = s.f.NextData(at); err != nil || at >= s.size {
-			return n, end, err
-		}
-		b, err := s.read(at, int(min(s.size-at, scanWindow)))
+	type span struct{ from, to int64 }
+	var spans []span
+	for at := off; at < s.size; { // all of them first: see vfs.File
+		from, to, err := s.f.NextData(at)
 		if err != nil {
-			return n, end, err
+			return 0, off, err
 		}
-		used := len(bytes.TrimRight(b, "\x00"))
-		if used > 0 {
-			end = at + int64(used)
+		if from < s.size {
+			spans = append(spans, span{from, min(to, s.size)})
 		}
-		next := at + int64(len(b))
-		for i := 0; i < used; {
-			p := candidate(b[i:used])
-			if p < 0 {
-				break
-			}
-			start := at + int64(i+p)
-			size, err := s.valid(start)
+		at = max(to, at+1)
+	}
+	end = off
+	for _, sp := range spans {
+		for at := max(sp.from, end); at < sp.to; { // a record that has been counted may reach into it
+			b, err := s.read(at, int(min(sp.to-at, scanWindow)))
 			if err != nil {
 				return n, end, err
 			}
-			if size == 0 {
-				i += p + 1
-				continue
+			used := len(b) - zeros(b)
+			if used > 0 {
+				end = max(end, at+int64(used))
 			}
-			n++
-			end = max(end, start+size)
-			i += p + int(size)
-			next = max(next, start+size)
+			next := at + int64(len(b))
+			for i := 0; i < used; {
+				p := candidate(b[i:used])
+				if p < 0 {
+					break
+				}
+				start := at + int64(i+p)
+				size, err := s.valid(start)
+				if err != nil {
+					return n, end, err
+				}
+				if size == 0 {
+					i += p + 1
+					continue
+				}
+				n++
+				end = max(end, start+size)
+				i += p + int(size)
+				next = max(next, start+size)
+			}
+			if next < sp.to && next == at+int64(len(b)) && len(b) > 8 {
+				next -= 7 // the head of a record may lie across the windows
+			}
+			at = next
 		}
-		if next < s.size && next == at+int64(len(b)) && len(b) > 8 {
-			next -= 7 // the head of a record may lie across the windows
-		}
-		at = next
 	}
 	return n, end, nil
+}
+
+var zeroBlock [4096]byte
+
+// zeros is how many zeros b ends with.
+func zeros(b []byte) int {
+	n := len(b)
+	for n >= len(zeroBlock) && bytes.Equal(b[n-len(zeroBlock):n], zeroBlock[:]) {
+		n -= len(zeroBlock)
+	}
+	return len(b) - len(bytes.TrimRight(b[:n], "\x00"))
 }
 
 // candidate is where the first record in b could start: four bytes before a magic number. -1 when there is none.

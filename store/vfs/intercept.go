@@ -212,7 +212,7 @@ func (f *interceptedFile) Zero(off int64) error {
 	return f.x.do(Op{Kind: "zero", Name: *f.name.Load(), Off: off}, func() error { return f.f.Zero(off) })
 }
 
-func (f *interceptedFile) NextData(off int64) (int64, error) { return f.f.NextData(off) }
+func (f *interceptedFile) NextData(off int64) (from, to int64, err error) { return f.f.NextData(off) }
 
 func (f *interceptedFile) Sync() error {
 	return f.x.do(Op{Kind: "sync", Name: *f.name.Load()}, f.f.Sync)

@@ -504,17 +504,21 @@ func (f *memFile) Zero(off int64) error {
 	return nil
 }
 
-func (f *memFile) NextData(off int64) (int64, error) {
+func (f *memFile) NextData(off int64) (from, to int64, err error) {
 	n := f.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	next := n.size
+	from = n.size
 	for i := range n.data {
 		if start := i * sector; start+sector > off {
-			next = min(next, max(off, start))
+			from = min(from, max(off, start))
 		}
 	}
-	return next, nil
+	i := from / sector
+	for n.data[i] != nil {
+		i++
+	}
+	return from, max(from, min(i*sector, n.size)), nil
 }
 
 func (f *memFile) Sync() error {

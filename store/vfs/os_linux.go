@@ -211,17 +211,25 @@ func (f osFile) Zero(off int64) error {
 	return nil
 }
 
-func (f osFile) NextData(off int64) (int64, error) {
-	at, err := unix.Seek(int(f.f.Fd()), off, unix.SEEK_DATA)
+func (f osFile) NextData(off int64) (from, to int64, err error) {
+	size, err := f.Size()
+	if err != nil || off >= size {
+		return size, size, err
+	}
+	fd := int(f.f.Fd())
+	from, err = unix.Seek(fd, off, unix.SEEK_DATA)
+	if err == nil {
+		to, err = unix.Seek(fd, from, unix.SEEK_HOLE)
+	}
 	switch {
 	case errors.Is(err, unix.ENXIO):
-		return f.Size()
+		return size, size, nil
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
-		return off, nil // cannot tell
+		return off, size, nil // cannot tell
 	case err != nil:
-		return 0, fmt.Errorf("seek data in %s from %d: %w", f.f.Name(), off, err)
+		return 0, 0, fmt.Errorf("seek data in %s from %d: %w", f.f.Name(), off, err)
 	}
-	return at, nil
+	return from, to, nil
 }
 
 func (f osFile) Sync() error {

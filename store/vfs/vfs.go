@@ -58,9 +58,10 @@ type File interface {
 	// Zero makes the bytes from off to the end of the file zero, without a moment at which the file is shorter, and keeps their
 	// space reserved.
 	Zero(off int64) error
-	// NextData returns the first offset from off on where something may have been written, the size of the file when there is
-	// none. What it passes over reads as zeros.
-	NextData(off int64) (int64, error)
+	// NextData returns the first range [from, to) from off on where something may have been written; from is the size of the
+	// file when there is none. What it passes over reads as zeros. Reading can make the system take a hole for data, so who
+	// wants to know the ranges of a file asks for all of them before reading any.
+	NextData(off int64) (from, to int64, err error)
 	// Sync makes the content and the length durable.
 	Sync() error
 	// Size is the length of the file.

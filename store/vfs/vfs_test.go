@@ -65,12 +65,12 @@ func TestFileSystemsAgree(t *testing.T) {
 			if want := append(bytes.Repeat([]byte("y"), 700), make([]byte, 900)...); !bytes.Equal(got, want) {
 				t.Errorf("after Zero(700): %q", got)
 			}
-			if at, err := f.NextData(0); at != 0 || err != nil {
-				t.Errorf("NextData(0) = %d, %v", at, err)
+			if from, to, err := f.NextData(0); from != 0 || to < 1 || err != nil {
+				t.Errorf("NextData(0) = %d, %d, %v", from, to, err)
 			}
 			must(t, f.Allocate(1<<20))
-			if at, err := f.NextData(64 << 10); at != 1<<20 || err != nil {
-				t.Errorf("NextData behind everything written = %d, %v, want the size", at, err)
+			if from, to, err := f.NextData(64 << 10); from != 1<<20 || to != 1<<20 || err != nil {
+				t.Errorf("NextData behind everything written = %d, %d, %v, want the size", from, to, err)
 			}
 			must(t, f.Sync())
 			must(t, fsys.Rename(filepath.Join(dir, "a", "one"), filepath.Join(dir, "a", "two")))
