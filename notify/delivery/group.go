@@ -331,7 +331,9 @@ func (g *Group) done(it item, l *lane) {
 		r.taken = true
 		r.ops++
 	}
-	g.outs = append(g.outs, outcome{msg: it.msg, source: it.source, share: it.share})
+	if it.source != fromCursor { // the cursor says it
+		g.outs = append(g.outs, outcome{msg: it.msg, source: it.source, share: it.share})
+	}
 }
 
 func (g *Group) fail(it item, l *lane, now int64) {

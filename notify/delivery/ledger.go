@@ -25,7 +25,7 @@ type Ledger struct {
 	mu struct {
 		sync.Mutex
 		windows map[string]*window
-		arena   arena
+		arena   arena[windowMessage]
 		open    int // messages in all windows
 		awake   bool
 
@@ -69,7 +69,9 @@ func (l *Ledger) Add(dst []*Message, owed []state.Owed) []*Message {
 			dst = append(dst, nil)
 			continue
 		}
-		m := l.mu.arena.take()
+		wm := l.mu.arena.take()
+		m := &wm.Message
+		m.shares = &wm.own
 		m.Topic, m.Queue, m.Size, m.Address, m.Position, m.Time, m.TagsCode = o.Topic, o.Queue, o.Size, o.Address, o.Position, o.Time, o.TagsCode
 		m.targets, m.open = o.Targets, int32(len(o.Targets))
 		switch n := len(o.Targets); {

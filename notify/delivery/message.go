@@ -21,9 +21,15 @@ type Message struct {
 	// really owed it.
 	Unchecked bool
 
+	done bool // of a cursor message, guarded by the group's lock
+
 	id atomic.Uint64 // first eight bytes of the message id, 0 until somebody encoded it
 
-	// Of a window message, guarded by the ledger's lock.
+	*shares // of a window message; nil for others, so that the many that a cursor passes stay small
+}
+
+// shares are how far a window message is done, guarded by the ledger's lock.
+type shares struct {
 	prev, next *Message // in address order of the topic's window; nil when it has left
 	targets    []string
 	states     []shareState // of targets; nil while there is one target and it is pending
@@ -31,9 +37,6 @@ type Message struct {
 	open       int32 // targets in state pending
 	lingers    bool  // is in the ledger's linger list
 	closed     bool  // is in the ledger's done list
-
-	// Of a cursor message, guarded by the group's lock.
-	done bool
 }
 
 // shareState is how one target of a window message stands.
@@ -48,23 +51,29 @@ const (
 // SetID remembers the id that a message has on the wire, so that an answer for another message can be told.
 func (m *Message) SetID(first8 uint64) { m.id.Store(first8) }
 
-// arena hands out Messages from blocks. They are never reused, so a late answer or a slow writer that still holds one
-// can never see another message in it; a block is garbage when the last of its messages is.
-type arena struct{ free []Message }
+// arena hands out values from blocks. They are never reused, so a late answer or a slow writer that still holds one
+// can never see another message in it; a block is garbage when the last of its values is.
+type arena[T any] struct{ free []T }
 
 const arenaBlock = 64
 
-func (a *arena) take() *Message {
+func (a *arena[T]) take() *T {
 	if len(a.free) == 0 {
-		a.free = make([]Message, arenaBlock)
+		a.free = make([]T, arenaBlock)
 	}
-	m := &a.free[0]
+	v := &a.free[0]
 	a.free = a.free[1:]
-	return m
+	return v
+}
+
+// windowMessage is a Message with what the ledger knows of it.
+type windowMessage struct {
+	Message
+	own shares
 }
 
 // Batch makes Messages of one reader.
-type Batch struct{ arena arena }
+type Batch struct{ arena arena[Message] }
 
 // New makes a Message for a group's own use.
 func (b *Batch) New(topic string, queue, size int32, address, position, time, tagsCode int64) *Message {
