@@ -78,6 +78,7 @@ func TestWhoHoldsMostInputIsClosedWhenAllHoldTooMuch(t *testing.T) {
 	large, _ := half(700 << 10)
 	until(t, "the large one to arrive", func() bool { return s.Stats().BytesIn == int64(sent) })
 	clk.pass(0)
+	until(t, "one to be cut off", func() bool { return s.Stats().Slow == 1 })
 	if why := <-closed; !errors.Is(why, server.ErrFlood) {
 		t.Errorf("closed because %v, want ErrFlood", why)
 	}
