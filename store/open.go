@@ -148,7 +148,9 @@ func (s *Store) recover(clean bool) error {
 	case r.Cut:
 		s.event(levelWarn, "log cut behind its last valid record", "position", r.End, "reason", fmt.Sprint(r.Reason))
 	}
-	spanBytes := s.o.CheckpointBytes / 2
+	// Long spans: with many queues each has a piece in every span, so the fewer spans the fewer pieces to make, write and
+	// find. The rest of CheckpointBytes is what is appended while a full span is written.
+	spanBytes := s.o.CheckpointBytes / 8 * 7
 	s.index, err = queue.Open(queue.Config{
 		FS: s.o.FS, Dir: s.path(ownDir, indexDir), LogMin: s.log.Min(), LogEnd: r.End, SpanBytes: spanBytes,
 		Failed: func(err error) { s.event(levelError, "queue index file could not be used", "err", err) },
