@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -70,8 +71,11 @@ type Metadata struct {
 	Build   []Property // clientBuildInfo
 }
 
-// MaxMetadataGroups bounds the groups of one connection.
-const MaxMetadataGroups = 1000
+// Bounds of one Metadata: what is decoded takes many times the bytes that it came in.
+const (
+	MaxMetadataGroups = 1000 // ClientInfo
+	MaxMetadataBuild  = 1000 // entries of clientBuildInfo
+)
 
 var (
 	metadataSchema = schema{name: "MetaDataBody", fields: []fieldSpec{1: {"clientInfoSet", protowire.BytesType}, 2: {"clientBuildInfo", protowire.BytesType}}}
@@ -89,12 +93,15 @@ func (m *Metadata) Decode(b []byte) error {
 	var seen uint32
 	return metadataSchema.each(b, &seen, func(f protoField) error {
 		if f.num == 2 {
+			if len(m.Build) == MaxMetadataBuild {
+				return &HeaderError{Message: metadataSchema.name, Field: "clientBuildInfo", Reason: fmt.Sprintf("more than %d entries", MaxMetadataBuild)}
+			}
 			p, err := decodeEntry(f.b)
 			m.Build = append(m.Build, p)
 			return err
 		}
 		if len(m.Clients) == MaxMetadataGroups {
-			return &HeaderError{Message: metadataSchema.name, Field: "clientInfoSet", Reason: "more than 1000 groups"}
+			return &HeaderError{Message: metadataSchema.name, Field: "clientInfoSet", Reason: fmt.Sprintf("more than %d groups", MaxMetadataGroups)}
 		}
 		var c ClientInfo
 		var got uint32

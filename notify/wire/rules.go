@@ -126,22 +126,23 @@ func CheckProperty[T ~string | ~[]byte](key, value T) error {
 		return inputError("property key", string(key), fmt.Sprintf("has %d bytes; 1 to %d are allowed", len(key), MaxKey))
 	}
 	if !cleanText(key) {
-		return inputError("property key", string(key), "must be UTF-8 without the bytes 0x01 and 0x02")
+		return inputError("property key", string(key), "must be UTF-8 without the bytes 0x00, 0x01 and 0x02")
 	}
 	if len(value) > MaxValue {
 		return inputError("value of property", string(key), fmt.Sprintf("has %d bytes; at most %d are allowed", len(value), MaxValue))
 	}
 	if !cleanText(value) {
-		return inputError("value of property", string(key), "must be UTF-8 without the bytes 0x01 and 0x02")
+		return inputError("value of property", string(key), "must be UTF-8 without the bytes 0x00, 0x01 and 0x02")
 	}
 	return nil
 }
 
-// cleanText is UTF-8 without the two bytes that separate RocketMQ's properties.
+// cleanText is UTF-8 without the two bytes that separate RocketMQ's properties, and without the zero byte, by which the store
+// tells properties that a power cut has torn.
 func cleanText[T ~string | ~[]byte](s T) bool {
 	ascii := true
 	for i := 0; i < len(s); i++ {
-		if c := s[i]; c == 1 || c == 2 {
+		if c := s[i]; c <= 2 {
 			return false
 		} else if c >= utf8.RuneSelf {
 			ascii = false
@@ -191,7 +192,7 @@ func (h *MessageHeader) Validate() error {
 			continue
 		}
 		if v := h.optionalBytes(f); len(v) > MaxText || !cleanText(v) {
-			return inputError(FieldName(f), string(v), fmt.Sprintf("must be at most %d bytes of UTF-8 without 0x01 and 0x02", MaxText))
+			return inputError(FieldName(f), string(v), fmt.Sprintf("must be at most %d bytes of UTF-8 without 0x00, 0x01 and 0x02", MaxText))
 		}
 	}
 	sum := 0

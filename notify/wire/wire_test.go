@@ -233,6 +233,52 @@ func TestMessageListIsBounded(t *testing.T) {
 	}
 }
 
+// A property in memory is many times the four bytes that it can come in.
+func TestMetadataIsBounded(t *testing.T) {
+	for _, tc := range []struct {
+		name, field string
+		entry       []byte
+		most        int
+	}{
+		{"groups", "clientInfoSet", (&Metadata{Clients: []ClientInfo{{Group: []byte("g")}}}).Append(nil), MaxMetadataGroups},
+		{"build info", "clientBuildInfo", (&Metadata{Build: []Property{{Key: []byte{}}}}).Append(nil), MaxMetadataBuild},
+	} {
+		var m Metadata
+		if err := m.Decode(bytes.Repeat(tc.entry, tc.most)); err != nil {
+			t.Errorf("%d %s: %v", tc.most, tc.name, err)
+		}
+		err := m.Decode(bytes.Repeat(tc.entry, tc.most+1))
+		var h *HeaderError
+		if !errors.As(err, &h) || h.Field != tc.field {
+			t.Errorf("%d %s: %v, want an error about %s", tc.most+1, tc.name, err, tc.field)
+		}
+	}
+}
+
+func TestTextThatWouldBreakARecordIsRefused(t *testing.T) {
+	for _, bad := range []string{"a\x00b", "a\x01b", "a\x02b", "a\xffb"} {
+		if err := CheckProperty(bad, "v"); err == nil {
+			t.Errorf("key %q is taken", bad)
+		}
+		if err := CheckProperty("k", bad); err == nil {
+			t.Errorf("value %q is taken", bad)
+		}
+		for _, f := range []Field{FieldPublisherHost, FieldReplyToTopic, FieldReplyToType, FieldReplyWhenDelivery} {
+			h := drawHeaderFixed()
+			h.Set = h.Set.With(f)
+			h.PublisherHost, h.ReplyToTopic, h.ReplyToType, h.ReplyWhenDelivered = []byte(bad), []byte(bad), []byte(bad), []byte(bad)
+			for _, other := range []Field{FieldPublisherHost, FieldReplyToTopic, FieldReplyToType, FieldReplyWhenDelivery} {
+				if other != f {
+					h.Set = h.Set.Without(other)
+				}
+			}
+			if err := h.Validate(); err == nil || !strings.Contains(err.Error(), FieldName(f)) {
+				t.Errorf("%s %q: %v", FieldName(f), bad, err)
+			}
+		}
+	}
+}
+
 func TestFeaturesAreAgreed(t *testing.T) {
 	md := Metadata{Clients: []ClientInfo{{Group: []byte("S-ump")}}, Build: []Property{FeatureProperty(AllFeatures)}}
 	var got Metadata

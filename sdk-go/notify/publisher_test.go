@@ -106,6 +106,7 @@ func TestSendRefusesBadMessagesBeforeSending(t *testing.T) {
 		{"system key", func(m *Message) { m.Header.Set("__x", "1") }, "__x"},
 		{"allowed system key of a user", func(m *Message) { m.Header.Set("__unit", "1") }, "__unit"},
 		{"type tag by hand", func(m *Message) { m.Header.Set("__t.a", "I") }, "__t.a"},
+		{"a zero byte in a value", func(m *Message) { m.Header.Set("a", "b\x00c") }, "value"},
 		{"0x01 in a value", func(m *Message) { m.Header.Set("a", "b\x01") }, "value"},
 		{"0x02 in a key", func(m *Message) { m.Header.Set("a\x02", "b") }, "key"},
 		{"no UTF-8", func(m *Message) { m.Header.Set("a", "\xff") }, "value"},
