@@ -207,13 +207,14 @@ func (im *importer) finish() (*Imported, error) {
 	for _, k := range keys(&c) {
 		text, ok := im.settings[k.Name]
 		if !ok {
-			continue
+			text = k.Default
 		}
 		if err := k.value.set(text); err != nil {
 			p := im.from[k.Name]
 			return nil, fmt.Errorf("line %d: %s=%s: %w", p.line, p.name, p.value, err)
 		}
 	}
+	im.fitMessages(&c)
 	var b strings.Builder
 	b.WriteString("# Translated from a RocketMQ broker.conf by `fusionmq config import`.\n")
 	section := ""
@@ -237,6 +238,26 @@ func (im *importer) finish() (*Imported, error) {
 		b.WriteString("\n# Without effect in this version:\n" + strings.Join(im.comments, "\n") + "\n")
 	}
 	return &Imported{YAML: []byte(b.String()), Warnings: im.warnings}, nil
+}
+
+// fitMessages lowers the largest message to what the segments take: RocketMQ accepts any pair of the two and refuses such a message
+// when it comes.
+func (im *importer) fitMessages(c *Config) {
+	segment := c.Store.SegmentSize
+	if segment == 0 || c.Broker.MaxMessageSize <= segment/2 {
+		return
+	}
+	const key = "broker.max-message-size"
+	was := "the default of " + FormatSize(c.Broker.MaxMessageSize)
+	p, given := im.from[key]
+	if given {
+		was = p.name + "=" + p.value
+	} else {
+		p = im.from["store.segment-size"]
+	}
+	c.Broker.MaxMessageSize = segment / 2
+	im.set(p, key, FormatSize(segment/2))
+	im.warn("line %d: %s becomes %s: the most is half of a segment, which mappedFileSizeCommitLog makes %s", p.line, was, FormatSize(segment/2), FormatSize(segment))
 }
 
 // same is a RocketMQ key that means what one of ours means.

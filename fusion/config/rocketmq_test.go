@@ -82,6 +82,43 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
+// A store with small segments comes with a message size that no segment takes, stated or by default.
+func TestImportFitsMessagesToSegments(t *testing.T) {
+	whole, err := os.ReadFile("testdata/broker-5.3.3.conf") // what mqadmin getBrokerConfig prints
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, give string
+		want       int64
+		warning    string // "" is none about the size
+	}{
+		{"everything that a broker says", string(whole), 64 << 10, "maxMessageSize=4194304 becomes 64KiB: the most is half of a segment, which mappedFileSizeCommitLog makes 128KiB"},
+		{"size not stated", "brokerName=a\nmappedFileSizeCommitLog=1048576\n", 512 << 10, "line 2: the default of 4MiB becomes 512KiB"},
+		{"size before the segments", "maxMessageSize=65537\nmappedFileSizeCommitLog=131072\n", 64 << 10, "line 1: maxMessageSize=65537 becomes 64KiB"},
+		{"both fit", "maxMessageSize=65536\nmappedFileSizeCommitLog=131072\n", 64 << 10, ""},
+		{"segments as ever", "mappedFileSizeCommitLog=1073741824\n", 4 << 20, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			im, err := Import(strings.NewReader(tc.give))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := Load(Sources{File: writeFile(t, string(im.YAML))})
+			if err != nil {
+				t.Fatalf("what Import wrote is refused: %v\n%s", err, im.YAML)
+			}
+			if l.Broker.MaxMessageSize != tc.want {
+				t.Errorf("broker.max-message-size = %d, want %d", l.Broker.MaxMessageSize, tc.want)
+			}
+			warned := strings.Join(im.Warnings, "\n")
+			if tc.warning == "" && strings.Contains(warned, "becomes") || !strings.Contains(warned, tc.warning) {
+				t.Errorf("warnings %q, want %q among them", warned, tc.warning)
+			}
+		})
+	}
+}
+
 func TestImportIPv6BindAddress(t *testing.T) {
 	im, err := Import(strings.NewReader("bindAddress=::1\n"))
 	if err != nil || !strings.Contains(string(im.YAML), `addr: "[::1]:10911"`) {
@@ -90,7 +127,7 @@ func TestImportIPv6BindAddress(t *testing.T) {
 }
 
 func FuzzImport(f *testing.F) {
-	for _, s := range []string{"", "a=b", "a", "\\", "a=\\\nb", "listenPort=1\nlistenPort=2", "brokerName=x\x00", "!c\n#d", "namesrvAddr=;", "a==\\\\\n", "brokerClusterName=\" #"} {
+	for _, s := range []string{"", "a=b", "a", "\\", "a=\\\nb", "listenPort=1\nlistenPort=2", "brokerName=x\x00", "!c\n#d", "namesrvAddr=;", "a==\\\\\n", "brokerClusterName=\" #", "mappedFileSizeCommitLog=65536", "mappedFileSizeCommitLog=131072\nmaxMessageSize=70000"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -103,8 +140,10 @@ func FuzzImport(f *testing.F) {
 		for _, k := range keys(&c) {
 			ld.byName[k.Name] = k
 			ld.names = append(ld.names, k.Name)
+			ld.apply(k, k.Default, "default")
 		}
 		ld.yaml("f", im.YAML)
+		ld.together(&c)
 		if len(ld.errs) > 0 {
 			t.Errorf("Import(%q) wrote a file that does not load: %v\n%s", text, ld.errs, im.YAML)
 		}
