@@ -18,8 +18,7 @@ func updateTopic(c *call) error {
 		return err
 	}
 	t := meta.DefaultTopic(strings.Clone(name))
-	c.b.creating.Lock()
-	defer c.b.creating.Unlock()
+	defer c.b.creating.lock(name)()
 	old := c.b.store.Topics().Get(name)
 	if old != nil {
 		t = *old
@@ -111,8 +110,7 @@ func updateGroup(c *call) error {
 		return err
 	}
 	groups := c.b.store.Groups()
-	c.b.creating.Lock()
-	defer c.b.creating.Unlock()
+	defer c.b.creating.lock(g.Name)()
 	if n := groups.Len(); n >= c.b.cfg.MaxGroups && groups.Get(g.Name) == nil {
 		return refuse(remoting.RespSystemError, "subscription group [%s] not created: the broker has its limit of %d groups", clip(g.Name), n)
 	}

@@ -63,8 +63,8 @@ type Broker struct {
 	started  time.Time
 	stopping atomic.Bool
 	lastPeer atomic.Uint64
-	peers    sync.Map   // membership.ConnID to *server.Conn, of connections that have sent a heartbeat
-	creating sync.Mutex // one creation of a topic or group at a time
+	peers    sync.Map  // membership.ConnID to *server.Conn, of connections that have sent a heartbeat
+	creating creations // of topics and groups; one of a name at a time
 
 	notices struct {
 		sync.Mutex

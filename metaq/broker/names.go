@@ -102,8 +102,7 @@ func (b *Broker) autoCreateTopic(name, template string, queues int32) (*meta.Top
 	if b.cfg.NoAutoCreateTopics {
 		return nil, nil
 	}
-	b.creating.Lock()
-	defer b.creating.Unlock()
+	defer b.creating.lock(name)()
 	if t := b.store.Topics().Get(name); t != nil {
 		return t, nil
 	}
@@ -128,8 +127,7 @@ func (b *Broker) retryTopic(g *meta.Group) error {
 	if b.store.Topics().Get(name) != nil || meta.CheckTopic(name) != nil {
 		return nil // the group's name leaves no room for the prefix: RocketMQ could not name such a topic either
 	}
-	b.creating.Lock()
-	defer b.creating.Unlock()
+	defer b.creating.lock(name)()
 	if b.store.Topics().Get(name) != nil {
 		return nil
 	}
@@ -167,8 +165,7 @@ func (b *Broker) group(name string) (*meta.Group, error) {
 	if b.cfg.NoAutoCreateGroups && !strings.HasPrefix(name, consumerGuard) {
 		return nil, refuse(remoting.RespSubscriptionGroupNotExist, "subscription group [%s] does not exist%s", name, faq)
 	}
-	b.creating.Lock()
-	defer b.creating.Unlock()
+	defer b.creating.lock(name)()
 	if g := groups.Get(name); g != nil {
 		return g, nil
 	}
