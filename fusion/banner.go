@@ -36,7 +36,7 @@ func (a *App) Summary() string {
 	bounds := a.store.Bounds()
 	fmt.Fprintf(&b, "  %-12s %s, %s of log, %s\n", "data", a.data, roughSize(bounds.Max-bounds.Min), flush)
 	fmt.Fprintf(&b, "  %-12s a message %s, broker connections %d, Notify connections %d, collector works harder from %s\n", "limits",
-		config.FormatSize(c.Broker.MaxMessageSize), c.Broker.MaxConnections, c.Notify.MaxConnections, roughSize(a.opts.Limit))
+		config.FormatSize(a.maxMessage), c.Broker.MaxConnections, c.Notify.MaxConnections, roughSize(a.opts.Limit))
 	fmt.Fprintf(&b, "  %-12s none: everyone who reaches a port may do everything%s\n", "security", a.exposure())
 	return b.String()
 }

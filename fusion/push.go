@@ -21,7 +21,10 @@ func (a *App) makePush(o *store.Options) {
 }
 
 // startPush starts the push service on the open store.
-func (a *App) startPush(context.Context) error { return a.push.Start(a.store) }
+func (a *App) startPush(context.Context) error {
+	a.push.LimitBody(int(a.maxMessage))
+	return a.push.Start(a.store)
+}
 
 // stopPush writes every outcome and cursor.
 func (a *App) stopPush(ctx context.Context) error { return a.push.Stop(ctx) }

@@ -19,6 +19,7 @@ import (
 // services are what runs; each is nil before its part has started, and stays nil when the configuration has it off.
 type services struct {
 	store      *store.Store
+	maxMessage int64 // bytes of the largest body, on both front ends
 	push       *notify.Service
 	names      *nameserver.NameServer
 	nameServer *server.Server // its listener
@@ -72,7 +73,7 @@ func (a *App) startPull(ctx context.Context) error {
 	conf := broker.Config{
 		Name: c.Broker.Name, Cluster: c.Broker.Cluster,
 		AdvertiseAddr: a.adv.registered(), StoreHost: a.adv.storeHost,
-		MaxBodyBytes:       int(c.Broker.MaxMessageSize),
+		MaxBodyBytes:       int(a.maxMessage),
 		NoAutoCreateTopics: !c.Broker.AutoCreateTopics, NoAutoCreateGroups: !c.Broker.AutoCreateGroups,
 		DefaultTopicQueues: int32(c.Broker.DefaultQueues),
 		RegisterInterval:   c.Broker.RegisterInterval,

@@ -27,8 +27,21 @@ func (a *App) startStore(context.Context) error {
 		CheckpointBytes: c.Store.CheckpointSize,
 	}
 	a.makePush(&o)
-	a.store, err = store.Open(o)
-	return err
+	if a.store, err = store.Open(o); err != nil {
+		return err
+	}
+	a.limitMessages(c.Broker.MaxMessageSize)
+	return nil
+}
+
+// limitMessages settles the largest body of a message: what the configuration says, and no more than half a segment, so that the
+// rest of a record has room as well. With store.segment-size unset only the open store knows how large a segment is.
+func (a *App) limitMessages(configured int64) {
+	a.maxMessage = min(configured, a.store.SegmentBytes()/2)
+	if a.maxMessage < configured {
+		a.log.Warn("the largest message is half of a segment of this directory, less than broker.max-message-size",
+			"bytes", a.maxMessage, "segment_bytes", a.store.SegmentBytes(), "configured_bytes", configured)
+	}
 }
 
 func (a *App) stopStore(context.Context) error { return a.store.Close() }

@@ -101,6 +101,9 @@ func (se *Session) prepare(sc *sendScratch, m *Incoming) error {
 	if err := wire.CheckBody(len(m.Body)); err != nil {
 		return err
 	}
+	if n := len(m.Body); n > se.s.maxBody {
+		return refuse("body has %d bytes; this server takes 1 to %d", n, se.s.maxBody)
+	}
 	start := len(sc.props)
 	stored, err := mapping.Store(sc.props, h)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/fusionmq/fusionmq/notify/delivery"
 	"github.com/fusionmq/fusionmq/notify/exchange"
 	"github.com/fusionmq/fusionmq/notify/mapping"
+	"github.com/fusionmq/fusionmq/notify/wire"
 	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/state"
 )
@@ -27,6 +28,7 @@ type Service struct {
 	ledger   *delivery.Ledger
 	names    mapping.Names
 	store    Store // set once by Start, before started is
+	maxBody  int   // bytes; set before Start
 
 	started  atomic.Bool
 	draining atomic.Bool // nothing new is posted
@@ -59,11 +61,15 @@ type Service struct {
 	work      sync.WaitGroup // readers, attaches and detaches, retry loaders
 }
 
+// LimitBody lowers the largest body that Send takes from wire.MaxBody to so many bytes, at least 1. Call it before Start.
+func (s *Service) LimitBody(bytes int) { s.maxBody = bytes }
+
 // New makes a service without starting anything.
 func New(o Options) *Service {
 	s := &Service{
 		o:         o.withDefaults(),
 		exchange:  exchange.New(),
+		maxBody:   wire.MaxBody,
 		tickEvery: tickEvery,
 		flushNow:  make(chan struct{}, 1),
 		tickNow:   make(chan struct{}, 1),

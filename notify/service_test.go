@@ -318,6 +318,14 @@ func TestSendRefusesWithAReason(t *testing.T) {
 			}
 		})
 	}
+	t.Run("body above the limit of the server", func(t *testing.T) {
+		m, r := base(), make([]Sent, 1)
+		w.svc.LimitBody(1000)
+		m.Body = make([]byte, 1001)
+		if w.pub.Send([]Incoming{m}, r); r[0].Err == nil || !strings.Contains(r[0].Err.Text, "body has 1001 bytes; this server takes 1 to 1000") {
+			t.Errorf("got %+v", r[0].Err)
+		}
+	})
 	b := fanoutOn("T")
 	b.Group = "P-test"
 	if err := w.pub.Subscribe(&b); err == nil || !strings.Contains(err.Error(), "does not exist") {

@@ -110,6 +110,9 @@ func (s *Store) Bounds() Bounds {
 	return b
 }
 
+// SegmentBytes is the length of one file of the log in bytes. A record with all that belongs to it must fit one.
+func (s *Store) SegmentBytes() int64 { return s.o.SegmentBytes }
+
 // Stats count since Open.
 type Stats struct {
 	Appends int64 // messages appended by producers

@@ -67,7 +67,7 @@ func keys(c *Config) []Key {
 			Doc:   "Most queues of a topic that is created on first use; a producer may ask for fewer.",
 			value: intValue{&c.Broker.DefaultQueues, 1, 1024}},
 		{Name: "broker.max-message-size", Default: "4MiB",
-			Doc:   "Largest body of a message, on both front ends.",
+			Doc:   "Largest body of a message, on both front ends. No more than half of a segment: of `store.segment-size` where that is set, or else of the segments that the directory has, and then the log and the start block tell the smaller size.",
 			value: sizeValue{p: &c.Broker.MaxMessageSize, min: 1 << 10, max: 4 << 20}},
 		{Name: "broker.max-connections", Default: "18000", Unit: "connections",
 			Doc:   "Most connections on the broker port, and on the fast one, at a time. Further ones are closed at once.",
