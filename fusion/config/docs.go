@@ -17,7 +17,7 @@ func WriteDocs(w io.Writer) error {
 
 A setting comes from the first of these that has it: a flag of ` + "`fusionmq server`" + `, an environment variable, the YAML file named by
 ` + "`--config`" + ` (or ` + "`FUSIONMQ_CONFIG`" + `), the default. ` + "`fusionmq config show`" + ` prints every setting with the place that it came from.
-An unknown key or a value out of range stops the start, with all mistakes listed. Only keys marked **live** change while the
+An unknown key or variable or a value out of range stops the start, with all mistakes listed. Only keys marked **live** change while the
 process runs: edit the file and send SIGHUP; the log says what took effect and what waits for a restart.
 
 In the file, the part before a dot is a section:
@@ -34,7 +34,14 @@ store:
 
 Sizes take KiB, MiB, GiB or TiB, times take ms, s, m or h. A value in an environment variable is written as in the file.
 A configuration of Apache RocketMQ is translated by ` + "`fusionmq config import broker.conf > fusionmq.yaml`" + `.
+
+Variables that begin with FUSIONMQ_ and are no settings of the server, so it leaves them alone:
+
 `)
+	for _, o := range otherEnv {
+		fmt.Fprintf(&b, "- `%s`: %s\n", o.name, o.doc)
+	}
+	b.WriteString("- those that Kubernetes makes for a service named fusionmq or fusionmq-...: `..._SERVICE_HOST`, `..._SERVICE_PORT`, `..._PORT` with an address such as tcp://10.0.0.1:10911, `..._PORT_10911_TCP`\n")
 	all := Keys()
 	for _, s := range sections {
 		if s.name == "" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"sort"
 	"strings"
 
@@ -223,9 +224,7 @@ func scalar(v *yaml.Node) (string, error) {
 	}
 }
 
-// env applies FUSIONMQ_ variables. A name that is no key is a mistake when it begins with a section of the file or is
-// one letter away from a key; all others may belong to someone else, such as FUSIONMQ_ADDR of fusionctl or the
-// variables that Kubernetes makes for a service named fusionmq or fusionmq-broker.
+// env applies FUSIONMQ_ variables. A name that is no key is a mistake, except where it has another owner.
 func (ld *loader) env(environ []string) {
 	byEnv := make(map[string]Key, len(ld.byName))
 	for _, k := range ld.byName {
@@ -235,35 +234,51 @@ func (ld *loader) env(environ []string) {
 	sort.Strings(environ)
 	for _, kv := range environ {
 		name, text, ok := strings.Cut(kv, "=")
-		if !ok || !strings.HasPrefix(name, envPrefix) || reservedEnv(name) {
+		if !ok || !strings.HasPrefix(name, envPrefix) {
 			continue
 		}
 		if k, ok := byEnv[name]; ok {
 			ld.apply(k, text, "environment "+name)
-			continue
-		}
-		word := strings.ToLower(strings.TrimPrefix(name, envPrefix))
-		section, rest, _ := strings.Cut(word, "_")
-		inSection := rest != "" && ld.isSection(section)
-		guess := word
-		if inSection {
-			guess = section + "." + rest
-		}
-		if near := nearest(guess, ld.names); inSection || near != "" && distance(squash(guess), squash(near)) <= 1 {
-			ld.unknown("environment", name, guess, Key.Env)
+		} else if !foreignEnv(name, text) {
+			ld.unknown("environment", name, ld.guess(name), Key.Env)
 		}
 	}
 }
 
-// reservedEnv says whether a variable has another owner by its form.
-func reservedEnv(name string) bool {
-	switch name {
-	case "FUSIONMQ_CONFIG", "FUSIONMQ_ADDR":
-		return true
+// guess writes the name of a variable as a key, for the search for the one that was meant. The first _ stands for the dot where that gives
+// a section, or where it makes a key findable.
+func (ld *loader) guess(name string) string {
+	word := strings.ToLower(strings.TrimPrefix(name, envPrefix))
+	dotted := strings.Replace(word, "_", ".", 1)
+	if section, _, _ := strings.Cut(word, "_"); ld.isSection(section) || nearest(word, ld.names) == "" {
+		return dotted
 	}
-	// Kubernetes service links: X_SERVICE_HOST, X_SERVICE_PORT, X_SERVICE_PORT_NAME, X_PORT, X_PORT_80_TCP, X_PORT_80_TCP_ADDR.
-	return strings.Contains(name, "_SERVICE_HOST") || strings.Contains(name, "_SERVICE_PORT") ||
-		strings.HasSuffix(name, "_PORT") || strings.Contains(name, "_PORT_")
+	return word
+}
+
+// otherEnv are variables with our prefix that are no settings of the server.
+var otherEnv = []struct{ name, doc string }{
+	{"FUSIONMQ_CONFIG", "the file itself"},
+	{"FUSIONMQ_ADDR", "where `fusionctl` finds the server"},
+	{"FUSIONMQ_BIN", "the program that the tests under `integration` run"},
+	{"FUSIONMQ_BENCH_", "with more behind it: sizes of benchmarks"},
+}
+
+// serviceLink are the names that Kubernetes makes for a service whose name begins with fusionmq, such as fusionmq-broker, in every
+// container of the namespace; FUSIONMQ_BROKER_PORT is one of them only with a value such as tcp://10.0.0.1:10911.
+var (
+	serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+	serviceURL  = regexp.MustCompile(`^(tcp|udp|sctp)://`)
+)
+
+// foreignEnv says whether a variable with our prefix belongs to someone else.
+func foreignEnv(name, text string) bool {
+	for _, o := range otherEnv {
+		if name == o.name || strings.HasSuffix(o.name, "_") && strings.HasPrefix(name, o.name) {
+			return true
+		}
+	}
+	return serviceLink.MatchString(name) || strings.HasSuffix(name, "_PORT") && serviceURL.MatchString(text)
 }
 
 // together checks what one key alone cannot say.

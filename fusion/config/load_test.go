@@ -115,6 +115,13 @@ func TestLoadNamesMistakes(t *testing.T) {
 		{"advertised everything", "", nil, map[string]string{"advertise-host": "0.0.0.0"}, []string{"clients need one"}},
 		{"unknown variable of a section", "", []string{"FUSIONMQ_BROKER_ADR=:1"}, nil, []string{`unknown key "FUSIONMQ_BROKER_ADR"`, `did you mean "FUSIONMQ_BROKER_ADDR"?`}},
 		{"unknown variable near a key", "", []string{"FUSIONMQ_DATTA=x"}, nil, []string{`did you mean "FUSIONMQ_DATA"?`}},
+		{"letters swapped in the section of a variable", "", []string{"FUSIONMQ_STOER_FLUSH=sync"}, nil, []string{`unknown key "FUSIONMQ_STOER_FLUSH"`, `did you mean "FUSIONMQ_STORE_FLUSH"?`}},
+		{"variable with a wrong section", "", []string{"FUSIONMQ_STROAGE_SEGMENT_SIZE=1GiB"}, nil, []string{`did you mean "FUSIONMQ_STORE_SEGMENT_SIZE"?`}},
+		{"variable without its section", "", []string{"FUSIONMQ_ACK_TIMEOUT=1s"}, nil, []string{`did you mean "FUSIONMQ_NOTIFY_ACK_TIMEOUT"?`}},
+		{"variable near nothing", "", []string{"FUSIONMQ_FROBNICATE=1"}, nil, []string{`environment: unknown key "FUSIONMQ_FROBNICATE"; see docs/configuration.md`}},
+		{"variable of a prefix alone", "", []string{"FUSIONMQ_=1"}, nil, []string{`unknown key "FUSIONMQ_"`}},
+		{"a port that no service link has", "", []string{"FUSIONMQ_BROKER_PORT=10911"}, nil, []string{`unknown key "FUSIONMQ_BROKER_PORT"`}},
+		{"variable near another owner's", "", []string{"FUSIONMQ_CONFIGURATION=x"}, nil, []string{`unknown key "FUSIONMQ_CONFIGURATION"`}},
 		{"bad variable", "", []string{"FUSIONMQ_INSECURE=1"}, nil, []string{`environment FUSIONMQ_INSECURE: insecure is "1": want true or false`}},
 		{"production without a word about access", "profile: production\n", nil, nil, []string{"line 1: profile is production", "--insecure"}},
 		{"all closed", "", nil, map[string]string{"nameserver.addr": "off", "broker.addr": "off", "notify.addr": "off", "http.addr": "off"}, []string{"nothing would be served"}},
@@ -145,8 +152,11 @@ func TestLoadNamesMistakes(t *testing.T) {
 
 func TestLoadLeavesForeignVariablesAlone(t *testing.T) {
 	_, err := Load(Sources{Env: []string{
-		"FUSIONMQ_ADDR=x", "FUSIONMQ_CONFIG=x", "FUSIONMQ_BIN=x", "FUSIONMQ_ARGS=x", "PATH=x", "FUSIONMQ_",
-		"FUSIONMQ_SERVICE_HOST=10.0.0.1", "FUSIONMQ_PORT=tcp://10.0.0.1:10911", "FUSIONMQ_BROKER_SERVICE_PORT=1", "FUSIONMQ_BROKER_PORT_10911_TCP_ADDR=x",
+		"FUSIONMQ_ADDR=x", "FUSIONMQ_CONFIG=x", "FUSIONMQ_BIN=x", "FUSIONMQ_BENCH_START_BYTES=1", "PATH=x", "FUSIONMQ_",
+		// service links of fusionmq and fusionmq-broker
+		"FUSIONMQ_SERVICE_HOST=10.0.0.1", "FUSIONMQ_SERVICE_PORT=10911", "FUSIONMQ_PORT=tcp://10.0.0.1:10911", "FUSIONMQ_PORT_10911_TCP=tcp://10.0.0.1:10911",
+		"FUSIONMQ_BROKER_SERVICE_HOST=10.0.0.1", "FUSIONMQ_BROKER_SERVICE_PORT_BROKER=10911", "FUSIONMQ_BROKER_PORT=tcp://10.0.0.1:10911",
+		"FUSIONMQ_BROKER_PORT_10911_TCP_PROTO=tcp", "FUSIONMQ_BROKER_PORT_10911_TCP_PORT=10911", "FUSIONMQ_BROKER_PORT_10911_TCP_ADDR=10.0.0.1",
 	}})
 	if err != nil {
 		t.Error(err)
@@ -186,7 +196,7 @@ func TestKeysAreComplete(t *testing.T) {
 		if env[k.Env()] || names[k.Name] {
 			t.Errorf("%s: name or variable %s is taken", k.Name, k.Env())
 		}
-		if reservedEnv(k.Env()) {
+		if foreignEnv(k.Env(), "tcp://") {
 			t.Errorf("%s: variable %s belongs to someone else", k.Name, k.Env())
 		}
 		env[k.Env()], names[k.Name] = true, true
