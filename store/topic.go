@@ -1,7 +1,6 @@
 package store
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,8 +20,13 @@ type topic struct {
 	sync       atomic.Bool // it asks for Sync
 	interested atomic.Bool // some group has a binding on it; stored by the dispatcher
 
-	lanes atomic.Pointer[[]*lane] // by queue id; replaced under topics.mu
+	near  [nearLanes]atomic.Pointer[lane] // of the first queues, where one look is enough; stored under topics.mu
+	lanes atomic.Pointer[[]*lane]         // of the others, by queue id - nearLanes; replaced under topics.mu
 }
+
+// nearLanes is how many queues of a topic are found without going through a slice: with tens of thousands of queues, none of
+// which is in the processor's caches, each step costs more than all that is done with it.
+const nearLanes = 8
 
 // lane is one queue on the append path: the sequence that numbers it, and its handle in the index.
 type lane struct {
@@ -79,26 +83,39 @@ func (s *Store) topicLocked(name string) *topic {
 
 // lane returns the lane of a queue, which is made when it is missing.
 func (s *Store) lane(t *topic, id int32) *lane {
-	if ls := *t.lanes.Load(); int(id) < len(ls) && ls[id] != nil {
-		return ls[id]
+	if l := t.lane(id); l != nil {
+		return l
 	}
 	s.topics.mu.Lock()
 	defer s.topics.mu.Unlock()
-	old := *t.lanes.Load()
-	if int(id) < len(old) && old[id] != nil {
-		return old[id]
-	}
-	ls := slices.Grow(slices.Clone(old), max(0, int(id)+1-len(old)))
-	for len(ls) <= int(id) {
-		ls = append(ls, nil)
+	if l := t.lane(id); l != nil {
+		return l
 	}
 	l := &lane{topic: t, queue: t.index.Queue(id, true)}
 	// Nobody has appended to this queue since Open, so what the index has is all there is.
 	l.seq.Reset(l.queue.Next())
 	l.seq.Owner = l
-	ls[id] = l
+	if id < nearLanes {
+		t.near[id].Store(l)
+		return l
+	}
+	old := *t.lanes.Load()
+	ls := make([]*lane, max(len(old), int(id)-nearLanes+1))
+	copy(ls, old)
+	ls[id-nearLanes] = l
 	t.lanes.Store(&ls)
 	return l
+}
+
+// lane is nil when it was not made yet.
+func (t *topic) lane(id int32) *lane {
+	if id < nearLanes {
+		return t.near[id].Load()
+	}
+	if ls := *t.lanes.Load(); int(id)-nearLanes < len(ls) {
+		return ls[id-nearLanes]
+	}
+	return nil
 }
 
 // setInterested is told by the dispatcher after a binding has come or gone.
