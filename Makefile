@@ -11,7 +11,7 @@ TOOLS    := $(CURDIR)/.tools/bin
 DATA     ?= ./data
 ARGS     ?=
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS  := -X github.com/fusionmq/fusionmq/fusion.Version=$(VERSION) -X github.com/fusionmq/fusionmq/ops/cli.Version=$(VERSION)
+LDFLAGS  := -X github.com/fusionmq/fusionmq/fusion.linked=$(VERSION) -X github.com/fusionmq/fusionmq/ops/cli.Version=$(VERSION)
 SEEDS    ?= 10
 DURATION ?= 60s
 FUZZTIME ?= 5s
