@@ -387,6 +387,14 @@ func TestGroupWhoseNameForRocketMQIsTakenIsRefused(t *testing.T) {
 			t.Errorf("subscription of %s: %v, want success: %v", group, err, ok)
 		}
 	}
+	// A group that has its name keeps it, whoever takes the encoded one on the other side later.
+	if err := w.st.Groups().Put(meta.DefaultGroup("S%2Fb")); err != nil {
+		t.Fatal(err)
+	}
+	b.Group = "S/b"
+	if err := se.Subscribe(&b); err != nil {
+		t.Errorf("a group that was there first is refused: %v", err)
+	}
 }
 
 func TestBindingsOfAGroupAreBounded(t *testing.T) {

@@ -244,7 +244,8 @@ func (se *Session) Subscribe(b *wire.Binding) error {
 	if err := s.topicFor(b.Topic); err != nil {
 		return err
 	}
-	if encoded := mapping.Group(b.Group); encoded != b.Group && s.store.Groups().Get(encoded) != nil {
+	// A RocketMQ client that takes the name later must not shut out a group that has it.
+	if encoded := mapping.Group(b.Group); encoded != b.Group && s.names.Notify(encoded) != b.Group && s.store.Groups().Get(encoded) != nil {
 		return refuse("group %s: its name for RocketMQ clients, %s, already names another group", wire.Quote(b.Group), wire.Quote(encoded))
 	}
 	if _, err := s.names.Claim(b.Group); err != nil {

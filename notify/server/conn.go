@@ -41,7 +41,8 @@ type conn struct {
 
 	active       atomic.Int64 // Server.now of the last whole frame
 	partialSince atomic.Int64 // Server.now when a half frame began to wait; 0: none does
-	partial      []byte       // the half frame; of the reading goroutine
+	partial      []byte       // the half frame; of the reading goroutine. Set by keep
+	held         atomic.Int64 // bytes that partial takes
 
 	features atomic.Uint32 // wire.Feature
 
@@ -112,11 +113,15 @@ func (c *conn) closed() {
 	}
 	c.out.Unlock()
 	c.s.remove(c)
-	go func() { // not on the poller: it takes the locks of the session's groups
+	c.s.held.Add(-c.held.Swap(0)) // netpoll does not call the reader any more
+	go func() {                   // not on the poller: it takes the locks of the session's groups
 		defer c.s.work.Done()
 		c.session.Close()
 	}()
 }
+
+// waiting is how many bytes have come and were not handled.
+func (c *conn) waiting() int64 { return c.held.Load() + int64(c.buffered()) }
 
 func (c *conn) buffered() int {
 	c.io.Lock()

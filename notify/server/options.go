@@ -21,6 +21,9 @@ type Options struct {
 	WriteTimeout time.Duration
 	// MaxConnections is the most connections at a time; more are closed at once. Default 20,000.
 	MaxConnections int
+	// MaxInput is how many bytes of all connections together may have come and not been handled: half frames, and what
+	// was read ahead of a handler. Beyond it the connections that hold most are closed. Default 512 MiB.
+	MaxInput int64
 	// MaxPending is how many bytes of messages may wait for one connection, and how many bytes of answers. Default 1 MiB.
 	MaxPending int
 	// Software is told to clients that negotiate, for people. Default "fusionmq".
@@ -41,6 +44,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxConnections == 0 {
 		o.MaxConnections = 20_000
+	}
+	if o.MaxInput == 0 {
+		o.MaxInput = 512 << 20
 	}
 	if o.MaxPending == 0 {
 		o.MaxPending = 1 << 20
@@ -66,8 +72,8 @@ func (o Options) validate() error {
 	if o.Service == nil {
 		return fmt.Errorf("server: Service is missing")
 	}
-	if o.MaxConnections < 0 || o.MaxPending < 0 {
-		return fmt.Errorf("server: MaxConnections is %d and MaxPending %d, allowed: 0 or more", o.MaxConnections, o.MaxPending)
+	if o.MaxConnections < 0 || o.MaxPending < 0 || o.MaxInput < 0 {
+		return fmt.Errorf("server: MaxConnections is %d, MaxPending %d and MaxInput %d, allowed: 0 or more", o.MaxConnections, o.MaxPending, o.MaxInput)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (c *conn) consume(b *burst, in []byte) error {
 		}
 		f, n, err := wire.Parse(in)
 		if errors.Is(err, wire.ErrShort) {
-			c.partial = append(make([]byte, 0, max(len(in), 64)), in...)
+			c.keep(append(make([]byte, 0, max(len(in), 64)), in...))
 			c.partialSince.Store(max(c.s.now(), 1))
 			return nil
 		}
@@ -124,7 +124,7 @@ func (c *conn) complete(b *burst, in []byte) (taken int, err error) {
 			need = wire.ResponseFixed
 		}
 		n := min(need-len(c.partial), len(in))
-		c.partial = append(c.partial, in[:n]...)
+		c.keep(append(c.partial, in[:n]...))
 		in, taken = in[n:], taken+n
 		if len(c.partial) < need {
 			return taken, nil
@@ -140,9 +140,21 @@ func (c *conn) complete(b *burst, in []byte) (taken int, err error) {
 		if len(b.sends) > 0 {
 			c.finish(b) // it lies in the half frame's memory
 		}
-		c.partial = nil
+		c.keep(nil)
 		c.partialSince.Store(0)
 		return taken, nil
+	}
+}
+
+// keep sets the half frame.
+func (c *conn) keep(partial []byte) {
+	more := int64(cap(partial) - cap(c.partial))
+	c.partial = partial
+	c.held.Add(more)
+	if more > 0 && c.s.held.Add(more) > c.s.o.MaxInput {
+		poke(c.s.crowded)
+	} else if more < 0 {
+		c.s.held.Add(more)
 	}
 }
 
@@ -214,6 +226,7 @@ func (c *conn) answered(b *burst, f *wire.Frame) {
 
 func (c *conn) ackBatch(b *burst, f *wire.Frame) {
 	runs := wire.ReadAcks(f.Body)
+	stale := 0 // tags that the runs named although they were answered before
 	for {
 		run, ok, err := runs.Next()
 		if err != nil {
@@ -223,8 +236,28 @@ func (c *conn) ackBatch(b *burst, f *wire.Frame) {
 		if !ok {
 			return
 		}
+		// A run of four bytes can name every open tag. Once is enough: a client that goes on is told so, or one frame could
+		// keep this connection busy for hours.
+		if stale > maxTags {
+			b.reply(f, wire.StatusError, "AckBatch: runs name deliveries again and again that were answered before")
+			return
+		}
+		before := len(b.answers)
+		named := c.openTags(run.First, run.Last)
 		b.answers = c.handlesOf(b.answers, run.First, run.Last, run.Status)
+		stale += named - (len(b.answers) - before)
 	}
+}
+
+// openTags is how many tags from first to last are neither older than all that wait for an answer nor newer.
+func (c *conn) openTags(first, last uint64) int {
+	c.tags.Lock()
+	defer c.tags.Unlock()
+	first, last = max(first, c.tags.base), min(last, c.tags.next-1)
+	if first > last {
+		return 0
+	}
+	return int(last - first + 1)
 }
 
 func (c *conn) metadata(b *burst, f *wire.Frame) {

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +34,9 @@ type Server struct {
 	begun  time.Time
 	counts counters
 	quiet  quiet
+
+	held    atomic.Int64  // bytes of half frames, of all connections
+	crowded chan struct{} // held went over MaxInput
 
 	stopping atomic.Bool
 	quit     chan struct{}
@@ -86,7 +91,7 @@ func Serve(ln net.Listener, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the Notify wire: %w", err)
 	}
-	s := &Server{o: o, ln: nl, quit: make(chan struct{}), begun: time.Now()}
+	s := &Server{o: o, ln: nl, quit: make(chan struct{}), crowded: make(chan struct{}, 1), begun: time.Now()}
 	s.mu.conns = make(map[*conn]struct{})
 	s.quiet.log = o.Log
 	s.loop, err = netpoll.NewEventLoop(s.onRequest, netpoll.WithOnPrepare(s.onPrepare), netpoll.WithWriteTimeout(o.WriteTimeout))
@@ -186,10 +191,13 @@ func (s *Server) sweep() {
 		case <-s.quit:
 			return
 		case <-t.C:
+		case <-s.crowded:
 		}
 		now := time.Since(s.begun).Milliseconds()
 		s.clock.Store(now)
-		for _, c := range s.every() {
+		conns, waiting := s.every(), int64(0)
+		for _, c := range conns {
+			waiting += c.waiting()
 			switch {
 			case now-c.active.Load() > s.o.IdleTimeout.Milliseconds():
 				s.counts.idle.Add(1)
@@ -204,6 +212,42 @@ func (s *Server) sweep() {
 				c.shut(errFlood)
 			}
 		}
+		if waiting > s.o.MaxInput {
+			s.shutLargest(conns, waiting-s.o.MaxInput)
+		}
+	}
+}
+
+// shutLargest closes the connections whose input takes most, until excess bytes of it will be gone. Not the next one that
+// sends: whoever took the memory shall pay for it.
+func (s *Server) shutLargest(conns []*conn, excess int64) {
+	type holder struct {
+		c *conn
+		n int64
+	}
+	var all []holder
+	for _, c := range conns {
+		if n := c.waiting(); n > 0 {
+			all = append(all, holder{c, n})
+		}
+	}
+	slices.SortFunc(all, func(a, b holder) int { return cmp.Compare(b.n, a.n) })
+	for _, h := range all {
+		if excess <= 0 {
+			return
+		}
+		excess -= h.n
+		s.counts.slow.Add(1)
+		s.quiet.warn("connection closed: it holds the most input while all together hold too much", "remote", h.c.remote, "bytes", h.n, "limit", s.o.MaxInput)
+		h.c.shut(errFlood)
+	}
+}
+
+// poke wakes the one reader of a channel of capacity one.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
