@@ -73,6 +73,7 @@ type Broker struct {
 	}
 	told           atomic.Int64 // changes of topics told to name servers
 	registerErrors limiter
+	notKeptErrors  limiter
 
 	quit chan struct{}
 	done sync.WaitGroup

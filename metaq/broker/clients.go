@@ -5,6 +5,7 @@ package broker
 // GET_PRODUCER_CONNECTION_LIST (204), and the notice to members that their group has changed (40).
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -70,7 +71,10 @@ func heartbeat(c *call) error {
 	for _, g := range data.ConsumerDataSet {
 		config, err := c.b.group(g.GroupName)
 		if err == nil {
-			err = c.b.retryTopic(config)
+			if err = c.b.retryTopic(config); err != nil && !errors.As(err, new(*refusal)) {
+				c.b.notKept(err, "topic", meta.RetryPrefix+config.Name)
+				err = nil
+			}
 		}
 		if err != nil {
 			if code, _ := codeOf(err); code != remoting.RespSubscriptionGroupNotExist && first == nil {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"strings"
+	"time"
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
 	"github.com/fusionmq/fusionmq/store/meta"
@@ -176,11 +177,21 @@ func (b *Broker) group(name string) (*meta.Group, error) {
 	if n := groups.Len(); n >= b.cfg.MaxGroups {
 		return nil, refuse(remoting.RespSystemError, "subscription group [%s] not created: the broker has its limit of %d groups", name, n)
 	}
-	if err := groups.Put(meta.DefaultGroup(strings.Clone(name))); err != nil {
-		return nil, err
+	g := meta.DefaultGroup(strings.Clone(name))
+	if err := groups.Put(g); err != nil {
+		b.notKept(err, "group", g.Name)
+		return &g, nil
 	}
 	b.cfg.Log.Info("consumer group created", "group", name)
 	return groups.Get(name), nil
+}
+
+// notKept reports what could not be written for a consumer that only reads. A full or read-only disk does not keep it from
+// reading: it goes on with the defaults, and what is missing is made when it is next asked for and can be.
+func (b *Broker) notKept(err error, what, name string) {
+	if b.notKeptErrors.allow(time.Now()) {
+		b.cfg.Log.Warn("not written, consumers go on without it", what, name, "error", err)
+	}
 }
 
 func pushGroup(name string) error {
