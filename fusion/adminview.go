@@ -213,6 +213,7 @@ func (v *adminView) Groups(ctx context.Context, p httpapi.Page) (httpapi.GroupPa
 	part, next := page(v.groupNames(p.System, &push), p)
 	out := httpapi.GroupPage{Groups: []httpapi.Group{}, Next: next}
 	pull := v.app().readPulls(part)
+	push.follow(v.app(), part)
 	for _, name := range part {
 		if err := ctx.Err(); err != nil {
 			return out, err
@@ -230,6 +231,7 @@ func (v *adminView) Group(_ context.Context, name string) (httpapi.Group, error)
 		return httpapi.Group{}, &httpapi.Problem{Status: http.StatusNotFound, Field: "name", Value: name, Detail: fmt.Sprintf("there is no group %q", name)}
 	}
 	pull := a.readPulls([]string{name})
+	push.follow(a, []string{name})
 	return v.group(name, &pull, &push), nil
 }
 
@@ -237,7 +239,7 @@ func (v *adminView) Group(_ context.Context, name string) (httpapi.Group, error)
 func (v *adminView) group(name string, pull *pulls, push *pushes) httpapi.Group {
 	a := v.app()
 	if push.has(name) {
-		return push.group(a, name)
+		return push.group(name)
 	}
 	g := httpapi.Group{Name: name, Mode: "pull", Topics: []httpapi.GroupTopic{}, Members: pull.members[name]}
 	for _, topic := range pull.topics[name] {

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fusionmq/fusionmq/fusion/httpapi"
 	"github.com/fusionmq/fusionmq/metaq/remoting"
@@ -63,8 +64,14 @@ func TestGroupsOfBothFrontEnds(t *testing.T) {
 		c.send("orders", "text")
 	}
 
+	// The push service hears of a message a moment after its producer.
 	var p httpapi.GroupPage
-	get(t, a, "/api/v1/groups", &p)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		get(t, a, "/api/v1/groups", &p)
+		if len(p.Groups) == 2 && p.Groups[1].Lag >= 3 || time.Now().After(end) {
+			break
+		}
+	}
 	if len(p.Groups) != 2 {
 		t.Fatalf("groups %+v", p.Groups)
 	}
@@ -104,6 +111,40 @@ func TestGroupsOfBothFrontEnds(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("metrics lack %s", want)
 		}
+	}
+}
+
+// TestLagMissesNothingOnItsWay: messages that move from a group's cursor into the memory of the service while an answer is made are in it.
+func TestLagMissesNothingOnItsWay(t *testing.T) {
+	a, _ := start(t, load(t, t.TempDir(), nil))
+	c := dial(t, a.Listeners()["broker"])
+	c.send("orders", "from before the binding")
+	se, err := a.push.Open(full{}, netip.MustParseAddrPort("192.0.2.1:7"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer se.Close()
+	if err := se.Metadata([]string{"mail"}, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := se.Subscribe(&wire.Binding{Kind: wire.Fanout, Topic: "orders", Group: "mail", WaterMark: wire.DefaultWaterMark, Persistent: true}); err != nil {
+		t.Fatal(err)
+	}
+	push := a.readPushes() // the answer begins
+	for range 3 {
+		c.send("orders", "text")
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		pos, _ := a.store.Cursor("orders", "mail")
+		if g := a.push.Groups(); len(g) == 1 && g[0].Waiting == 3 && pos.Attached {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("the messages do not wait in the service: %+v, %+v", g, pos)
+		}
+	}
+	push.follow(a, push.names)
+	if g := push.group("mail"); g.Lag != 3 {
+		t.Errorf("group %+v, want a lag of 3", g)
 	}
 }
 

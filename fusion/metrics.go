@@ -251,6 +251,7 @@ func (c *collector) collectGroups(ch chan<- prometheus.Metric, limit int, names 
 	c.lags.Begin()
 	c.conn.Begin()
 	v, pull := (*adminView)(c.app), c.app.readPulls(names)
+	push.follow(c.app, names)
 	for _, name := range names {
 		g := v.group(name, &pull, push)
 		system := strconv.FormatBool(systemGroupName(name))

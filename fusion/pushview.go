@@ -13,13 +13,17 @@ import (
 type pushes struct {
 	names  []string            // sorted
 	topics map[string][]string // by group, sorted: what it has bindings on
-	stats  map[string]notify.GroupStats
-	peers  map[string][]netip.AddrPort // connections, by group
+
+	// of the groups that follow was asked for
+	cursors map[string][]httpapi.GroupTopic
+	retries map[string]int
+	stats   map[string]notify.GroupStats
+	peers   map[string][]netip.AddrPort // connections, by group
 }
 
-// readPushes reads all groups that have bindings, in one pass.
+// readPushes reads which groups have bindings, in one pass.
 func (a *App) readPushes() pushes {
-	ps := pushes{topics: map[string][]string{}, stats: map[string]notify.GroupStats{}, peers: a.push.Peers()}
+	ps := pushes{topics: map[string][]string{}}
 	for _, b := range a.store.Bindings() { // ordered by topic
 		topics, known := ps.topics[b.Group]
 		if !known {
@@ -29,9 +33,6 @@ func (a *App) readPushes() pushes {
 			ps.topics[b.Group] = append(topics, b.Topic)
 		}
 	}
-	for _, g := range a.push.Groups() {
-		ps.stats[g.Name] = g
-	}
 	slices.Sort(ps.names)
 	return ps
 }
@@ -39,25 +40,40 @@ func (a *App) readPushes() pushes {
 // has says whether a group is pushed to.
 func (ps *pushes) has(name string) bool { _, ok := ps.topics[name]; return ok }
 
-// group assembles one group that is pushed to.
-func (ps *pushes) group(a *App, name string) httpapi.Group {
-	g := httpapi.Group{Name: name, Mode: "push", Topics: []httpapi.GroupTopic{}, Members: []httpapi.Member{}}
-	st := ps.stats[name]
-	for _, topic := range ps.topics[name] {
-		t := httpapi.GroupTopic{Topic: topic}
-		pos, ok := a.store.Cursor(topic, name)
-		t.Attached = &pos.Attached
-		if ok {
-			t.Lag = a.behind(topic, pos)
+// follow reads how far those of the named groups are that are pushed to. A message goes from the cursor into the memory of the
+// service, so the two are read in this order: one that moves meanwhile is seen in both places, never in none.
+func (ps *pushes) follow(a *App, names []string) {
+	ps.cursors, ps.retries = map[string][]httpapi.GroupTopic{}, map[string]int{}
+	for _, name := range names {
+		if !ps.has(name) {
+			continue
 		}
+		topics := make([]httpapi.GroupTopic, len(ps.topics[name]))
+		for i, topic := range ps.topics[name] {
+			pos, ok := a.store.Cursor(topic, name)
+			topics[i] = httpapi.GroupTopic{Topic: topic, Attached: &pos.Attached}
+			if ok {
+				topics[i].Lag = a.behind(topic, pos)
+			}
+		}
+		ps.cursors[name], ps.retries[name] = topics, a.store.RetryCount(name)
+	}
+	ps.stats, ps.peers = map[string]notify.GroupStats{}, a.push.Peers()
+	for _, g := range a.push.Groups() {
+		ps.stats[g.Name] = g
+	}
+}
+
+// group assembles one group that is pushed to and was followed.
+func (ps *pushes) group(name string) httpapi.Group {
+	st := ps.stats[name]
+	g := httpapi.Group{Name: name, Mode: "push", Topics: ps.cursors[name], Members: []httpapi.Member{}, Retries: ps.retries[name], Unanswered: st.Unanswered}
+	for _, t := range g.Topics {
 		g.Lag += t.Lag
-		g.Topics = append(g.Topics, t)
 	}
 	for _, peer := range ps.peers[name] {
 		g.Members = append(g.Members, httpapi.Member{ID: peer.String(), Address: peer.String()})
 	}
-	g.Retries = a.store.RetryCount(name)
-	g.Unanswered = st.Unanswered
 	// What the service holds in memory may have come through a cursor or out of a retry line, and is then in there too.
 	g.Lag = max(g.Lag+int64(g.Retries), int64(st.Waiting+st.Unanswered))
 	return g
