@@ -30,6 +30,7 @@ type options struct {
 	fill   int64         // bytes of data for the start budget
 	conns  int           // idle push connections
 	store  string        // -benchtime of the store's benchmarks
+	behind int64         // messages that groups are behind before the writes beside them are measured
 }
 
 // section is one group of budgets that share a set-up.
@@ -42,6 +43,7 @@ var sections = []section{
 	{"store", (*bench).storeBudgets},
 	{"memory", (*bench).memoryBudgets},
 	{"send", (*bench).sendBudgets},
+	{"groups", (*bench).groupsBudgets},
 	{"push", (*bench).pushBudgets},
 	{"idle", (*bench).idleBudgets},
 	{"start", (*bench).startBudgets},
@@ -64,7 +66,7 @@ func main() {
 	var only string
 	flag.StringVar(&o.server, "server", "bin/fusionmq", "the binary to measure")
 	flag.StringVar(&o.peer, "peer", "", "also measure a peer: rocketmq (needs Java and Maven)")
-	flag.StringVar(&only, "only", "", "run the sections whose name matches: store memory send push idle start")
+	flag.StringVar(&only, "only", "", "run the sections whose name matches: store memory send groups push idle start")
 	flag.DurationVar(&o.window, "window", 3*time.Second, "length of one measured window")
 	flag.IntVar(&o.runs, "runs", 3, "windows a cell; the median counts")
 	flag.DurationVar(&o.warm, "warm", 2*time.Second, "load before the first window")
@@ -72,6 +74,7 @@ func main() {
 	flag.Int64Var(&o.fill, "fill", 10<<30, "bytes of data for the start budget")
 	flag.IntVar(&o.conns, "conns", 19000, "idle push connections; the descriptor limit may allow fewer")
 	flag.StringVar(&o.store, "benchtime", "1s", "-benchtime of the store's benchmarks")
+	flag.Int64Var(&o.behind, "behind", 0, "messages of 128 B that 50 groups are behind before the writes of the section groups; those writes add to it")
 	flag.Parse()
 	var err error
 	if o.only, err = regexp.Compile(only); err != nil {

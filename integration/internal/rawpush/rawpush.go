@@ -23,6 +23,7 @@ type Conn struct {
 	c    net.Conn
 	br   *bufio.Reader // nil: nothing reads
 	buf  []byte
+	mute bool // no delivery is answered
 	gone chan struct{}
 }
 
@@ -115,6 +116,9 @@ func (c *Conn) serve(handle func(body []byte)) {
 		default:
 			out = wire.AppendAnswer(out, f.Opcode, wire.NoError, f.Opaque, "")
 		}
+		if c.mute && (f.Opcode == wire.OpDeliver || f.Opcode == wire.OpDeliverBatch) {
+			continue
+		}
 		if _, err := c.c.Write(out); err != nil {
 			return
 		}
@@ -174,10 +178,20 @@ func (c *Conn) next() (wire.Frame, error) {
 
 // Subscribe is Connect, and a goroutine that calls handle with each body until Close. handle must not keep the body.
 func Subscribe(addr, group, topic string, credit uint32, handle func(body []byte)) (*Conn, error) {
+	return subscribe(addr, group, topic, credit, false, handle)
+}
+
+// Mute is Subscribe for a subscriber that hangs: it reads what comes and never acknowledges a message.
+func Mute(addr, group, topic string, credit uint32, handle func(body []byte)) (*Conn, error) {
+	return subscribe(addr, group, topic, credit, true, handle)
+}
+
+func subscribe(addr, group, topic string, credit uint32, mute bool, handle func(body []byte)) (*Conn, error) {
 	c, err := Connect(addr, group, topic, "", credit)
 	if err != nil {
 		return nil, err
 	}
+	c.mute = mute
 	c.br = bufio.NewReaderSize(c.c, readBuffer)
 	go c.serve(handle)
 	return c, nil
