@@ -163,6 +163,7 @@ func pipelined(senders []*raw.Sender, topics []string, queues, inflight, size in
 		}
 		l.wg.Go(func() {
 			body := randomBody(size)
+			first := k * len(topics) / len(senders) // each begins in a part of its own, so that they do not walk the topics abreast
 			for i := k; !l.quit.Load(); i++ {
 				if total > 0 && taken.Add(1) > total {
 					break
@@ -171,7 +172,7 @@ func pipelined(senders []*raw.Sender, topics []string, queues, inflight, size in
 				if size >= 8 {
 					binary.BigEndian.PutUint64(body, uint64(time.Now().UnixNano()))
 				}
-				s.Go(topics[i%len(topics)], i%queues, body, done)
+				s.Go(topics[(first+i)%len(topics)], i%queues, body, done)
 			}
 			for range cap(slots) { // the answers of what is in flight
 				slots <- struct{}{}

@@ -44,6 +44,7 @@ var sections = []section{
 	{"memory", (*bench).memoryBudgets},
 	{"send", (*bench).sendBudgets},
 	{"groups", (*bench).groupsBudgets},
+	{"topics", (*bench).topicsBudgets},
 	{"push", (*bench).pushBudgets},
 	{"idle", (*bench).idleBudgets},
 	{"start", (*bench).startBudgets},
@@ -66,7 +67,7 @@ func main() {
 	var only string
 	flag.StringVar(&o.server, "server", "bin/fusionmq", "the binary to measure")
 	flag.StringVar(&o.peer, "peer", "", "also measure a peer: rocketmq (needs Java and Maven)")
-	flag.StringVar(&only, "only", "", "run the sections whose name matches: store memory send groups push idle start")
+	flag.StringVar(&only, "only", "", "run the sections whose name matches: store memory send groups topics push idle start")
 	flag.DurationVar(&o.window, "window", 3*time.Second, "length of one measured window")
 	flag.IntVar(&o.runs, "runs", 3, "windows a cell; the median counts")
 	flag.DurationVar(&o.warm, "warm", 2*time.Second, "load before the first window")
