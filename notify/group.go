@@ -328,7 +328,7 @@ func (g *group) canAttachLocked(st *stream) bool {
 	return st.d.CanAttach() && !g.loading && g.retryAt > g.s.now() && !g.s.draining.Load()
 }
 
-const readBatch = 512
+const readBatch = 1024
 
 // reader is what a cursor's reader needs while it runs.
 type reader struct {

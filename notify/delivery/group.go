@@ -71,6 +71,7 @@ type Group struct {
 	loading  bool    // somebody reads the line: what he has read may be older than what is known here
 	applied  []int64 // of retrying: what would have been forgotten meanwhile
 
+	pumps   uint64    // calls of Pump
 	touched []*Member // members that Pump has pushed to
 	grown   []*Member // whose slots have taken more memory than an idle member keeps
 	outs    []outcome // for the ledger
@@ -558,15 +559,19 @@ func (g *Group) forget(it item) {
 }
 
 // quantum is how many messages one lane posts before another has its turn.
-const quantum = 32
+const quantum = 64
 
 // Pump posts what can be posted and hands the outcomes so far to the ledger. It is to be called before the group's lock
 // is given up after any other call that changes the group.
 func (g *Group) Pump(now int64) {
+	g.pumps++
 	for n := g.ready.len(); n > 0 && g.members.n > 0; {
 		l := g.ready.pop()
 		l.queued = false
 		full := false
+		if l.pump != g.pumps {
+			l.pump, l.share = g.pumps, max(1, min(l.waiting(), l.limit-l.out)/g.members.n)
+		}
 		var r run
 		for i := 0; i < quantum && l.runnable(); i++ {
 			if full = !g.postOne(l, now, &r); full {
@@ -594,7 +599,7 @@ func (g *Group) Pump(now int64) {
 }
 
 // run is a row of neighbours that go to one member: its connection writes them at once, from one place in the log. It is
-// as long as what waits goes round among the members, so with little waiting every message goes where the load is least.
+// as long as what waits when Pump begins goes round among the members, so with little waiting every message goes where the load is least.
 type run struct {
 	m    *Member
 	left int   // messages that it may still get
@@ -603,7 +608,7 @@ type run struct {
 }
 
 // runBytes is where a run ends.
-const runBytes = 64 << 10
+const runBytes = 128 << 10
 
 // member is who gets an item of a lane, nil when nobody takes it.
 func (g *Group) member(l *lane, it *item, r *run) *Member {
@@ -613,7 +618,7 @@ func (g *Group) member(l *lane, it *item, r *run) *Member {
 	g.endRun(r)
 	m := g.members.pick(it.except)
 	if m != nil && it.except == nil {
-		*r = run{m: m, left: max(1, min(l.waiting(), l.limit-l.out)/g.members.n), room: runBytes}
+		*r = run{m: m, left: l.share, room: runBytes}
 	}
 	return m
 }

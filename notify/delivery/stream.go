@@ -68,6 +68,9 @@ type lane struct {
 	// alternate makes retries and first deliveries take turns, so that neither waits behind the other's backlog.
 	alternate bool
 	queued    bool // in group.ready
+
+	pump  uint64 // call of Pump that share is of
+	share int    // messages for one member in a row
 }
 
 func (l *lane) waiting() int { return l.again.len() + l.retry.len() + l.first.len() }
