@@ -51,8 +51,7 @@ const (
 // errNotOwed is returned by Load for a message that the group is not owed after all.
 var errNotOwed = errors.New("notify: message is not for this group")
 
-// Load reads the message of a delivery. Release must be called before the next Load, and when the bytes have been
-// copied. When it fails there is nothing to deliver, and the delivery has been ended: the message cannot be read any more,
+// Load reads the message of a delivery. Release or Keep must be called before the next Load. When it fails there is nothing to deliver, and the delivery has been ended: the message cannot be read any more,
 // which was counted and logged, or it is not for this group, which a cursor finds out only here.
 func (se *Session) Load(d *Delivery, into *Loaded) error {
 	v, release, err := se.s.load(d.Message)
@@ -102,6 +101,12 @@ func (l *Loaded) Release() {
 		l.release()
 		l.release = nil
 	}
+}
+
+// Keep gives the duty to release to the caller: the body stays valid until he calls what it returns.
+func (l *Loaded) Keep() (release func()) {
+	release, l.release = l.release, nil
+	return release
 }
 
 // SetTimeout gives a delivery that was just written a timeout of its own.

@@ -35,7 +35,6 @@ const (
 // conn is one connection. It is the [notify.Outlet] of its session.
 type conn struct {
 	s       *Server
-	np      netpoll.Connection
 	session *notify.Session
 	remote  netip.AddrPort
 
@@ -67,17 +66,17 @@ type conn struct {
 		next    uint64   // tag that is given next
 	}
 
-	// flush is held while netpoll's write buffer is in use, which goes when netpoll closes. Taken before io.
-	flush sync.Mutex
-	io    struct {
+	io struct { // held over system calls on fd, which do not block
 		sync.Mutex
-		fd int // -1 when netpoll is about to close it
+		fd     int // -1 when netpoll is about to close it
+		np     netpoll.Connection
+		paused bool // netpoll has let go of fd, or will when onRequest returns
 	}
 }
 
 func newConn(s *Server, np netpoll.Connection) *conn {
-	c := &conn{s: s, np: np, remote: peer(np.RemoteAddr())}
-	c.io.fd = -1
+	c := &conn{s: s, remote: peer(np.RemoteAddr())}
+	c.io.fd, c.io.np = -1, np
 	if f, ok := np.(netpoll.Conn); ok {
 		c.io.fd = f.Fd()
 	}
@@ -97,14 +96,15 @@ func (c *conn) shut(error) {
 	}
 }
 
-// closed runs once, before netpoll lets go of the descriptor and its buffers. A flush in progress has been told to give up
-// by then.
+// closed runs once, before netpoll lets go of the descriptor and its buffers. A writer that waits has a duplicate of the
+// descriptor; the shutdown ends that too.
 func (c *conn) closed() {
-	c.flush.Lock()
 	c.io.Lock()
+	if c.io.fd >= 0 {
+		_ = unix.Shutdown(c.io.fd, unix.SHUT_RDWR)
+	}
 	c.io.fd = -1
 	c.io.Unlock()
-	c.flush.Unlock()
 	c.out.Lock()
 	c.out.closed = true
 	c.out.answers, c.out.deliveries = nil, nil
@@ -129,7 +129,7 @@ func (c *conn) buffered() int {
 	if c.io.fd < 0 {
 		return 0
 	}
-	return c.np.Reader().Len()
+	return c.io.np.Reader().Len()
 }
 
 // contain turns a panic into the end of this connection.

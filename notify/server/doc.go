@@ -4,7 +4,9 @@
 //
 // Reading: netpoll calls onRequest while bytes are there. Whole frames are handled where they lie, a burst at a time: all
 // sends of a burst become one append, all acknowledgements one pass over their group, all answers one write. The rest
-// of a half frame is copied out, so that no goroutine waits for a slow sender.
+// of a half frame is copied out, so that no goroutine waits for a slow sender. A client that sends faster than it is handled is
+// no longer read until that is done, so its bytes wait on its side; what all connections together have sent and nobody has
+// handled is bounded by MaxInput.
 //
 // Writing: a connection has at most one writer. A burst writes its own answers; a push starts a goroutine, which loads
 // the messages, encodes them and writes until nothing is left, and ends. What waits for a connection are heads, bounded by

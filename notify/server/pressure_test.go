@@ -80,3 +80,66 @@ func TestAcksOfTheSameDeliveriesOverAndOverAreRefused(t *testing.T) {
 	}
 	sub.must(wire.OpHeartbeat, nil, nil)
 }
+
+// A producer without a window over a slow disk, say: what it sends must stay on its side, and nobody is cut off. Here the handler
+// is slow because the client reads none of the answers for a while.
+func TestAClientThatSendsFasterThanItIsHandledIsSlowedDownAndLosesNothing(t *testing.T) {
+	const frames = 1_000
+	r := newRig(t, nil)
+	c := r.dial()
+	c.metadata(0, "P")
+	text := make([]byte, 32_000)
+	written := make(chan error, 1)
+	go func() {
+		for i := range uint32(frames) {
+			b, err := wire.AppendRequest(nil, wire.OpDummy, 1000+i, text, nil)
+			if err == nil {
+				_, err = c.nc.Write(b)
+			}
+			if err != nil {
+				written <- err
+				return
+			}
+		}
+		written <- nil
+	}()
+	// Until it is paused, or has sent all that netpoll takes while the first answers wait.
+	for end := time.Now().Add(5 * time.Second); r.srv.Stats().Paused == 0 && len(written) == 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	for i := range uint32(frames) {
+		if f := c.read(); f.Opaque != 1000+i || len(f.Header) != len(text) {
+			t.Fatalf("answer %d is %+v", i, f.Head)
+		}
+	}
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	if r.srv.Stats().Paused == 0 {
+		t.Error("reading was never paused")
+	}
+	c.must(wire.OpSubscribe, binding(wire.Fanout, "T", "", "P"), nil) // and it is served on
+	c.send(1, "T", "x", "body")
+}
+
+func TestAClientThatSendsAndNeverReadsIsCutOff(t *testing.T) {
+	r := newRig(t, func(_ *notify.Options, o *Options) { o.WriteTimeout = 300 * time.Millisecond })
+	c := r.dial()
+	c.metadata(0, "P")
+	b, err := wire.AppendRequest(nil, wire.OpDummy, 1, make([]byte, 32_000), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for err == nil {
+		if sent > 1<<30 {
+			t.Fatal("it has sent 1 GiB, and nobody stops it")
+		}
+		var n int
+		n, err = c.nc.Write(b)
+		sent += n
+	}
+	if r.srv.Stats().Slow == 0 {
+		t.Errorf("cut off after %d bytes (%v), and not counted as slow", sent, err)
+	}
+}

@@ -33,8 +33,9 @@ const (
 	maxBurst = 512 // sends that become one append
 )
 
-// readable handles everything that has been read. It must leave nothing, or netpoll calls it again at once.
-func (c *conn) readable(np netpoll.Connection) {
+// readable handles everything that has been read. It must leave nothing, or netpoll calls it again at once; but when more
+// than most bytes wait it stops, and says so: the caller pauses the connection and comes back.
+func (c *conn) readable(np netpoll.Connection, most int) (behind bool) {
 	defer c.contain("reader")
 	b := bursts.Get().(*burst)
 	defer b.put()
@@ -42,11 +43,14 @@ func (c *conn) readable(np netpoll.Connection) {
 	for {
 		n := min(r.Len(), readPiece)
 		if n == 0 {
-			return
+			return false
+		}
+		if r.Len() > most {
+			return true
 		}
 		in, err := r.Next(n)
 		if err != nil {
-			return
+			return false
 		}
 		c.s.counts.bytesIn.Add(uint64(n))
 		err = c.consume(b, in)
@@ -66,7 +70,7 @@ func (c *conn) readable(np netpoll.Connection) {
 				_ = r.Skip(r.Len())
 				_ = r.Release()
 			}
-			return
+			return false
 		}
 	}
 }

@@ -50,8 +50,8 @@ type Server struct {
 }
 
 type counters struct {
-	accepted, refused, foreign, malformed, idle, slow, panics atomic.Uint64
-	framesIn, framesOut, bytesIn, bytesOut, writes            atomic.Uint64
+	accepted, refused, foreign, malformed, idle, slow, paused, panics atomic.Uint64
+	framesIn, framesOut, bytesIn, bytesOut, writes                    atomic.Uint64
 }
 
 // Stats is what the transport has done since it began, and how many connections it has.
@@ -59,6 +59,7 @@ type Stats struct {
 	Connections                            int
 	Accepted, Refused                      uint64 // connections; refused: over MaxConnections or stopping
 	Foreign, Malformed, Idle, Slow, Panics uint64 // connections closed for it
+	Paused                                 uint64 // times that reading from a connection stopped, because the handler did not keep up
 	FramesIn, FramesOut                    uint64
 	BytesIn, BytesOut                      uint64
 	Writes                                 uint64 // system calls that wrote
@@ -94,7 +95,7 @@ func Serve(ln net.Listener, o Options) (*Server, error) {
 	s := &Server{o: o, ln: nl, quit: make(chan struct{}), crowded: make(chan struct{}, 1), begun: time.Now()}
 	s.mu.conns = make(map[*conn]struct{})
 	s.quiet.log = o.Log
-	s.loop, err = netpoll.NewEventLoop(s.onRequest, netpoll.WithOnPrepare(s.onPrepare), netpoll.WithWriteTimeout(o.WriteTimeout))
+	s.loop, err = netpoll.NewEventLoop(s.onRequest, netpoll.WithOnPrepare(s.onPrepare))
 	if err != nil {
 		return nil, fmt.Errorf("listen for the Notify wire: %w", err)
 	}
@@ -120,7 +121,7 @@ func (s *Server) Stats() Stats {
 	s.mu.Unlock()
 	return Stats{
 		Connections: n, Accepted: c.accepted.Load(), Refused: c.refused.Load(),
-		Foreign: c.foreign.Load(), Malformed: c.malformed.Load(), Idle: c.idle.Load(), Slow: c.slow.Load(), Panics: c.panics.Load(),
+		Foreign: c.foreign.Load(), Malformed: c.malformed.Load(), Idle: c.idle.Load(), Slow: c.slow.Load(), Paused: c.paused.Load(), Panics: c.panics.Load(),
 		FramesIn: c.framesIn.Load(), FramesOut: c.framesOut.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), Writes: c.writes.Load(),
 	}
 }
@@ -279,7 +280,7 @@ func (s *Server) onPrepare(np netpoll.Connection) context.Context {
 		return context.Background()
 	}
 	_ = np.AddCloseCallback(func(netpoll.Connection) error {
-		c.closed()
+		c.released(np)
 		return nil
 	})
 	return context.WithValue(context.Background(), connKey{}, c)
@@ -292,7 +293,7 @@ func (s *Server) onRequest(ctx context.Context, np netpoll.Connection) error {
 	if !ok {
 		return np.Close()
 	}
-	c.readable(np)
+	c.onRequest(np)
 	return nil
 }
 

@@ -2,12 +2,8 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"time"
-
-	"github.com/cloudwego/netpoll"
-	"golang.org/x/sys/unix"
 
 	"github.com/fusionmq/fusionmq/notify"
 	"github.com/fusionmq/fusionmq/notify/wire"
@@ -16,6 +12,9 @@ import (
 // writer is what a connection needs while it writes.
 type writer struct {
 	buf      []byte
+	splices  []splice // bodies between the bytes of buf, in their order
+	spliced  int      // their bytes
+	pieces   [][]byte // scratch of send
 	loaded   notify.Loaded
 	handles  []uint32
 	timeouts []ownTimeout
@@ -41,12 +40,12 @@ func (c *conn) write() {
 			if closing {
 				c.shut(errBroken)
 			}
-			if cap(w.buf) <= 4*writePiece {
+			if cap(w.buf) <= 4*writePiece && cap(w.splices) <= 4*wire.MaxBatchMessages {
 				writers.Put(w)
 			}
 			return
 		}
-		w.buf = append(w.buf[:0], c.out.answers...)
+		w.buf = append(w.buf, c.out.answers...)
 		c.out.answers = c.out.answers[:0]
 		if cap(c.out.answers) > keepAnswers {
 			c.out.answers = nil
@@ -70,7 +69,6 @@ func (c *conn) write() {
 			deliveries.Put(taken)
 		}
 		if err != nil {
-			// The poller may still hold views of w.buf: it is not used again.
 			c.broken(err)
 			return
 		}
@@ -111,10 +109,11 @@ func (c *conn) writeAll(w *writer, ds []notify.Delivery) error {
 			}
 			ds = ds[n:]
 		}
-		if err := c.send(w.buf); err != nil {
+		err := c.send(w)
+		w.reset()
+		if err != nil {
 			return err
 		}
-		w.buf = w.buf[:0]
 		for _, t := range w.timeouts {
 			c.session.SetTimeout(t.handle, t.after)
 		}
@@ -131,7 +130,7 @@ func (c *conn) writeAll(w *writer, ds []notify.Delivery) error {
 func (c *conn) encodePlain(w *writer, ds []notify.Delivery) int {
 	frames := 0
 	for i := range ds {
-		if i > 0 && len(w.buf) >= writePiece {
+		if i > 0 && w.waiting() >= writePiece {
 			c.s.counts.framesOut.Add(uint64(frames))
 			return i
 		}
@@ -143,15 +142,15 @@ func (c *conn) encodePlain(w *writer, ds []notify.Delivery) int {
 		w.buf, b = wire.Begin(w.buf, wire.OpDeliver, d.Handle)
 		w.buf = w.loaded.AppendHeader(w.buf)
 		b.EndHeader(w.buf)
-		w.buf = append(w.buf, w.loaded.Body...)
 		var err error
-		if w.buf, err = b.End(w.buf, 0); err != nil {
+		if w.buf, err = b.End(w.buf, len(w.loaded.Body)); err != nil {
+			w.loaded.Release()
 			c.tooLong(w, d, err)
-		} else {
-			frames++
-			w.note(d)
+			continue
 		}
-		w.loaded.Release()
+		w.body(&w.loaded)
+		frames++
+		w.note(d)
 	}
 	c.s.counts.framesOut.Add(uint64(frames))
 	return len(ds)
@@ -162,19 +161,24 @@ func (c *conn) encodeBatch(w *writer, ds []notify.Delivery) int {
 	c.tags.Lock()
 	first := c.tags.next
 	c.tags.Unlock()
-	buf, b := wire.BeginBatch(w.buf, first)
+	var b wire.BatchBuilder
+	w.buf, b = wire.BeginBatch(w.buf, first)
 	w.handles = w.handles[:0]
 	n := 0
-	for n < len(ds) && n < wire.MaxBatchMessages && (n == 0 || len(buf) < writePiece) {
+	for n < len(ds) && n < wire.MaxBatchMessages && (n == 0 || w.waiting() < writePiece) {
 		d := &ds[n]
 		if c.session.Load(d, &w.loaded) != nil {
 			n++
 			continue
 		}
+		if b.Count() > 0 && b.Len(w.buf)+w.spliced+len(w.loaded.Body) > wire.MaxFrame-wire.MaxBatchHeader {
+			w.loaded.Release() // this one begins the next frame
+			break
+		}
 		var err error
-		buf = b.BeginEntry(buf)
-		buf = w.loaded.AppendHeader(buf)
-		if buf, err = b.EndEntry(buf, len(w.loaded.Body)); err != nil {
+		w.buf = b.BeginEntry(w.buf)
+		w.buf = w.loaded.AppendHeader(w.buf)
+		if w.buf, err = b.EndEntry(w.buf, len(w.loaded.Body)); err != nil {
 			w.loaded.Release()
 			if b.Count() > 0 { // the frame is full: this one begins the next
 				break
@@ -183,21 +187,20 @@ func (c *conn) encodeBatch(w *writer, ds []notify.Delivery) int {
 			n++
 			continue
 		}
-		buf = append(buf, w.loaded.Body...)
+		w.body(&w.loaded)
 		w.note(d)
 		w.handles = append(w.handles, d.Handle)
-		w.loaded.Release()
 		n++
 	}
-	out, err := b.End(buf, 0)
+	out, err := b.End(w.buf, w.spliced)
+	w.buf = out
 	if err != nil { // EndEntry keeps the limits, so this cannot be
 		for _, h := range w.handles {
 			c.session.Fail(h)
 		}
-		w.buf = out
+		w.reset()
 		return n
 	}
-	w.buf = out
 	c.tagged(w.handles)
 	if len(w.handles) > 0 {
 		c.s.counts.framesOut.Add(1)
@@ -269,71 +272,4 @@ func (c *conn) handlesOf(dst []notify.Answer, first, last uint64, status wire.St
 		t.handles = nil
 	}
 	return dst
-}
-
-// send writes b: as much as goes directly, the rest through netpoll, which waits for the peer. While it waits the
-// goroutine is the connection's own writer, or the one that reads this connection.
-func (c *conn) send(b []byte) error {
-	for len(b) > 0 {
-		n, err := c.tryWrite(b)
-		if err != nil {
-			return err
-		}
-		c.s.counts.bytesOut.Add(uint64(n))
-		b = b[n:]
-		if len(b) == 0 {
-			return nil
-		}
-		piece := b[:min(len(b), writePiece)]
-		if err := c.wait(piece); err != nil {
-			return err
-		}
-		c.s.counts.bytesOut.Add(uint64(len(piece)))
-		b = b[len(piece):]
-	}
-	return nil
-}
-
-// tryWrite writes what the socket takes without blocking. The lock keeps netpoll from closing the descriptor meanwhile.
-func (c *conn) tryWrite(b []byte) (int, error) {
-	c.io.Lock()
-	defer c.io.Unlock()
-	for {
-		if c.io.fd < 0 {
-			return 0, errClosed
-		}
-		n, err := unix.Write(c.io.fd, b)
-		c.s.counts.writes.Add(1)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err == unix.EAGAIN:
-			return 0, nil
-		case err != nil:
-			return 0, err
-		}
-		return n, nil
-	}
-}
-
-// wait hands a piece to netpoll and returns when it is out.
-func (c *conn) wait(piece []byte) error {
-	c.flush.Lock()
-	defer c.flush.Unlock()
-	c.io.Lock()
-	gone := c.io.fd < 0
-	c.io.Unlock()
-	if gone {
-		return errClosed
-	}
-	w := c.np.Writer()
-	if _, err := w.WriteBinary(piece); err != nil {
-		return err
-	}
-	c.s.counts.writes.Add(1)
-	err := w.Flush()
-	if errors.Is(err, netpoll.ErrWriteTimeout) {
-		return fmt.Errorf("%w: %d bytes did not go within %v", errSlow, len(piece), c.s.o.WriteTimeout)
-	}
-	return err
 }
