@@ -34,6 +34,9 @@ type group struct {
 	after   state.Retry // where loading of the retry line goes on
 	rewinds int         // how often after went back to the start
 	loading bool
+	// dropping is how many detaches are about to take messages off the retry line with volatile bindings: it is not to be
+	// loaded before they have.
+	dropping int
 	// older says that retries which were in flight at a detach may wait in the line: they are older than what the cursors
 	// will find, so the readers wait until they are loaded.
 	older   bool
@@ -176,12 +179,16 @@ func (g *group) detachLocked(st *stream) {
 	if attached {
 		was = st.d.BeginDetach()
 	}
+	drops := st.volatile
+	if drops {
+		g.dropping++
+	}
 	g.s.work.Add(1)
-	go g.s.detach(g, st, attached, was)
+	go g.s.detach(g, st, attached, drops, was)
 }
 
 // detach writes a detach record. When no member is left, bindings that are not persistent end with it.
-func (s *Service) detach(g *group, st *stream, attached bool, was delivery.Mode) {
+func (s *Service) detach(g *group, st *stream, attached, drops bool, was delivery.Mode) {
 	defer s.work.Done()
 	topic := st.d.Topic
 	s.commit.Lock()
@@ -246,11 +253,14 @@ func (s *Service) detach(g *group, st *stream, attached bool, was delivery.Mode)
 		}
 	}
 	if at >= 0 && len(volatile) > 0 {
-		s.dropVolatile(g.name, topic, volatile)
+		s.dropVolatile(g, topic, volatile)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st.changing = false
+	if drops {
+		g.dropping--
+	}
 	if g.d.Members() > 0 {
 		if len(g.parked) > 0 {
 			s.work.Add(1)
@@ -285,13 +295,14 @@ func (s *Service) unpark(g *group) {
 }
 
 // dropVolatile takes off the retry line what only bindings that are not persistent had brought.
-func (s *Service) dropVolatile(name, topic string, spans []exchange.Span) {
-	h := s.exchange.History(topic, name)
+func (s *Service) dropVolatile(g *group, topic string, spans []exchange.Span) {
+	h := s.exchange.History(topic, g.name)
 	var after state.Retry
 	buf := make([]state.Retry, 256)
+	drop := make([]int64, 0, len(buf))
 	dropped := 0
 	for {
-		n := s.store.Retries(name, after, buf)
+		n := s.store.Retries(g.name, after, buf)
 		for _, r := range buf[:n] {
 			if r.Topic != topic {
 				continue
@@ -303,14 +314,22 @@ func (s *Service) dropVolatile(name, topic string, spans []exchange.Span) {
 			if v, err := record.Parse(b); err == nil && !h.Persistent(r.Address, v.Properties()) {
 				for i := range spans {
 					if spans[i].Matches(r.Address, v.Properties()) {
-						s.ledger.Retire(topic, name, r.Address)
-						dropped++
+						drop = append(drop, r.Address)
 						break
 					}
 				}
 			}
 			release()
 		}
+		// The group knows before the line does: a member that comes meanwhile does not get them.
+		g.mu.Lock()
+		g.d.Taken(drop)
+		g.mu.Unlock()
+		for _, address := range drop {
+			s.ledger.Retire(topic, g.name, address)
+		}
+		dropped += len(drop)
+		drop = drop[:0]
 		if n < len(buf) {
 			break
 		}
@@ -318,7 +337,7 @@ func (s *Service) dropVolatile(name, topic string, spans []exchange.Span) {
 	}
 	if dropped > 0 {
 		s.counters.volatileDrops.Add(uint64(dropped))
-		s.log.info("messages of volatile bindings dropped, their last member has gone", "group", name, "topic", topic, "messages", dropped)
+		s.log.info("messages of volatile bindings dropped, their last member has gone", "group", g.name, "topic", topic, "messages", dropped)
 	}
 }
 
@@ -508,7 +527,7 @@ const (
 
 // loadLocked begins to load retries that are due.
 func (g *group) loadLocked() {
-	if g.loading || g.d.Members() == 0 || g.d.RetriesWaiting() >= retryAhead || g.s.draining.Load() || !g.s.started.Load() {
+	if g.loading || g.dropping > 0 || g.d.Members() == 0 || g.d.RetriesWaiting() >= retryAhead || g.s.draining.Load() || !g.s.started.Load() {
 		return
 	}
 	g.loading = true

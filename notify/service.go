@@ -137,7 +137,7 @@ func (s *Service) Start(st Store) error {
 	}
 	s.started.Store(true)
 	for k, vs := range spans {
-		s.dropVolatile(k.group, k.topic, vs)
+		s.dropVolatile(s.group(k.group, true), k.topic, vs)
 	}
 	s.done.Add(2)
 	go s.flushLoop()
