@@ -45,7 +45,7 @@ lint: $(TOOLS)/$(LINT)-$(LINT_VERSION) ## gofmt and golangci-lint over every mod
 fuzz: ## every fuzz target for FUZZTIME=5s
 	@scripts/fuzz $(FUZZTIME) $(MODULES)
 
-bench: build ## every budget of this stage beside its baseline; PEER=rocketmq also runs Apache RocketMQ (needs Java and Maven)
+bench: build ## every budget of this stage beside its baseline; PEER=rocketmq,nats also runs Apache RocketMQ (needs Java and Maven) and NATS JetStream
 	@go build -o bin/bench ./integration/bench && exec bin/bench -server bin/fusionmq -peer "$(PEER)" $(ARGS)
 
 bench-compare: ## go benchmarks of REF= against the working tree (PKG=./store/log BENCH=Append)

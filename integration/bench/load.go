@@ -13,12 +13,44 @@ import (
 	"github.com/fusionmq/fusionmq/integration/internal/raw"
 )
 
-// target is a broker that speaks RocketMQ's protocol, ours or a peer.
+// target is a broker, ours or a peer.
 type target struct {
 	name   string
 	broker string // address
 	pid    int
 	server *proc.Server // nil for a peer, which does not say what it allocates
+	speaks protocol
+}
+
+// protocol is how a load reaches a target.
+type protocol interface {
+	create(addr, topic string, queues int) error
+	sender(addr string) (s sender, stop func(), err error)
+}
+
+// sender sends over one connection without waiting; done runs on the connection's reader.
+type sender interface {
+	Go(topic string, queue int, body []byte, done func(raw.Sent, error))
+}
+
+// remoting is RocketMQ's protocol.
+type remoting struct{}
+
+func (remoting) create(addr, topic string, queues int) error {
+	c, err := raw.Dial(addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return raw.CreateTopic(c, topic, queues)
+}
+
+func (remoting) sender(addr string) (sender, func(), error) {
+	s, err := raw.NewSender(addr, "bench")
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.C.Close, nil
 }
 
 // mallocs is how many objects the broker has allocated since its start; 0 for a peer.
@@ -118,13 +150,8 @@ var topics atomic.Int64
 
 // newTopic makes a topic that no other cell uses.
 func (t *target) newTopic(queues int) (string, error) {
-	c, err := raw.Dial(t.broker)
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
 	topic := fmt.Sprintf("bench-%x-%d", time.Now().UnixMilli()&0xffffffff, topics.Add(1))
-	return topic, raw.CreateTopic(c, topic, queues)
+	return topic, t.speaks.create(t.broker, topic, queues)
 }
 
 func randomBody(n int) []byte {
@@ -133,26 +160,27 @@ func randomBody(n int) []byte {
 	return b
 }
 
-func (t *target) senders() ([]*raw.Sender, func(), error) {
-	var all []*raw.Sender
+func (t *target) senders() ([]sender, func(), error) {
+	var all []sender
+	var stops []func()
 	stop := func() {
-		for _, s := range all {
-			s.C.Close()
+		for _, f := range stops {
+			f()
 		}
 	}
 	for range connections {
-		s, err := raw.NewSender(t.broker, "bench")
+		s, end, err := t.speaks.sender(t.broker)
 		if err != nil {
 			stop()
 			return nil, nil, err
 		}
-		all = append(all, s)
+		all, stops = append(all, s), append(stops, end)
 	}
 	return all, stop, nil
 }
 
 // pipelined keeps inflight messages unanswered over the connections, at most total of them when total is not zero.
-func pipelined(senders []*raw.Sender, topics []string, queues, inflight, size int, total int64) *load {
+func pipelined(senders []sender, topics []string, queues, inflight, size int, total int64) *load {
 	l := &load{}
 	var taken atomic.Int64
 	for k, s := range senders {
@@ -183,7 +211,7 @@ func pipelined(senders []*raw.Sender, topics []string, queues, inflight, size in
 }
 
 // waiting runs n senders of which each waits for its answer.
-func waiting(senders []*raw.Sender, topic string, queues, n, size int) *load {
+func waiting(senders []sender, topic string, queues, n, size int) *load {
 	l := &load{}
 	for i := range n {
 		s := senders[i%len(senders)]

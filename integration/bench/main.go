@@ -4,7 +4,7 @@
 //
 // Figures are ratios of what ran here a moment ago; absolute numbers depend on the machine and gate nothing. The baselines are measured by
 // this program too: a bare framed echo and a bare framed push (processes of their own, no broker behind), the benchmarks of the store module,
-// and, with -peer rocketmq, a real Apache RocketMQ on loopback. A peer that cannot be started is reported as not measured.
+// and, with -peer rocketmq,nats, a real Apache RocketMQ and NATS JetStream on loopback. A peer that cannot be started is reported as not measured.
 //
 // The broker is always a process of its own, and CPU is that process's, from /proc.
 package main
@@ -15,13 +15,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 )
 
 // options of a run.
 type options struct {
 	server string // the binary
-	peer   string // "" or "rocketmq"
+	peer   string // any of "rocketmq" and "nats", separated by commas
 	only   *regexp.Regexp
 	window time.Duration // of one measured window
 	runs   int           // windows a cell; the median counts
@@ -45,6 +46,7 @@ var sections = []section{
 	{"send", (*bench).sendBudgets},
 	{"groups", (*bench).groupsBudgets},
 	{"topics", (*bench).topicsBudgets},
+	{"nats", (*bench).natsBudgets},
 	{"push", (*bench).pushBudgets},
 	{"idle", (*bench).idleBudgets},
 	{"start", (*bench).startBudgets},
@@ -54,7 +56,8 @@ var sections = []section{
 type bench struct {
 	options
 	table  table
-	peers  *peers    // nil without -peer
+	peers  *peers    // nil without -peer rocketmq
+	nats   *natsPeer // nil without -peer nats
 	others []float64 // cores that other processes used, by window
 }
 
@@ -66,8 +69,8 @@ func main() {
 	o := options{}
 	var only string
 	flag.StringVar(&o.server, "server", "bin/fusionmq", "the binary to measure")
-	flag.StringVar(&o.peer, "peer", "", "also measure a peer: rocketmq (needs Java and Maven)")
-	flag.StringVar(&only, "only", "", "run the sections whose name matches: store memory send groups topics push idle start")
+	flag.StringVar(&o.peer, "peer", "", "also measure these peers: rocketmq (needs Java and Maven), nats (built from the Go module proxy), separated by commas")
+	flag.StringVar(&only, "only", "", "run the sections whose name matches: store memory send groups topics nats push idle start")
 	flag.DurationVar(&o.window, "window", 3*time.Second, "length of one measured window")
 	flag.IntVar(&o.runs, "runs", 3, "windows a cell; the median counts")
 	flag.DurationVar(&o.warm, "warm", 2*time.Second, "load before the first window")
@@ -101,8 +104,16 @@ func run(o options) error {
 		o.dir = dir
 	}
 	b := &bench{options: o}
-	if o.peer != "" {
-		b.peers = newPeers(o.peer, filepath.Join(o.dir, "peer"))
+	for kind := range strings.SplitSeq(o.peer, ",") {
+		switch kind {
+		case "":
+		case "rocketmq":
+			b.peers = newPeers(filepath.Join(o.dir, "peer"))
+		case "nats":
+			b.nats = newNATS(filepath.Join(o.dir, "nats"))
+		default:
+			return fmt.Errorf("-peer: %q is neither rocketmq nor nats", kind)
+		}
 	}
 	var failed error
 	for _, s := range sections {

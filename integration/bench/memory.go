@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/fusionmq/fusionmq/integration/internal/proc"
 )
-
-var errNoPeer = errors.New("no peer asked for (PEER=rocketmq)")
 
 const mib = 1 << 20
 

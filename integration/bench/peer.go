@@ -16,19 +16,18 @@ import (
 	"github.com/fusionmq/fusionmq/integration/internal/raw"
 )
 
-// peers starts published brokers beside ours, one at a time.
+// peers starts RocketMQ's processes beside ours, with one way of flushing at a time.
 type peers struct {
-	kind, dir string
+	dir       string
 	classpath string
 	err       error // why there is none
 }
 
-func newPeers(kind, dir string) *peers {
-	p := &peers{kind: kind, dir: dir}
-	if kind != "rocketmq" {
-		p.err = fmt.Errorf("no peer %q, only rocketmq", kind)
-		return p
-	}
+// errNoPeer is why nothing of a peer is measured that -peer does not name.
+func errNoPeer(kind string) error { return fmt.Errorf("no peer asked for (PEER=%s)", kind) }
+
+func newPeers(dir string) *peers {
+	p := &peers{dir: dir}
 	for _, tool := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			p.err = fmt.Errorf("%s is not installed", tool)
@@ -165,7 +164,7 @@ func (p *peers) start(flush string) (t *target, stop func(), err error) {
 	running = append(running, br)
 	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(500 * time.Millisecond) {
 		if addr, e := raw.Broker(fmt.Sprintf("127.0.0.1:%d", ns)); e == nil && addr != "" {
-			return &target{name: "RocketMQ 5.3.3", broker: addr, pid: br.cmd.Process.Pid}, stop, nil
+			return &target{name: "RocketMQ 5.3.3", broker: addr, pid: br.cmd.Process.Pid, speaks: remoting{}}, stop, nil
 		}
 		select {
 		case <-br.done:

@@ -33,7 +33,7 @@ func (b *bench) pushBudgets() error {
 	return b.catchUpBudget(s, ours)
 }
 
-// subscriber connects a member of a push group.
+// subscriber connects a member of a group to the address of a face.
 type subscriber func(addr, group, topic string, handle func(body []byte)) (closer, error)
 
 // bareClient reads frames and acknowledges them, nothing else: what it gets is what the broker can do.
@@ -49,26 +49,27 @@ func sdkClient(addr, group, topic string, handle func([]byte)) (closer, error) {
 // live is one producer and one push subscriber on a topic of their own.
 type live struct {
 	topic  string
-	sender *raw.Sender
+	sender sender
+	hangUp func() // ends the sender's connection
 	sub    closer
 	got    atomic.Int64
 	h      atomic.Pointer[histogram]
 }
 
-func (b *bench) live(s *proc.Server, t *target, subscribe subscriber) (*live, error) {
+func (b *bench) live(addr string, t *target, subscribe subscriber) (*live, error) {
 	topic, err := t.newTopic(queues)
 	if err != nil {
 		return nil, err
 	}
 	l := &live{topic: topic}
 	l.h.Store(new(histogram))
-	if l.sub, err = subscribe(s.Addr["notify"], "S-"+topic, topic, func(body []byte) {
+	if l.sub, err = subscribe(addr, "S-"+topic, topic, func(body []byte) {
 		l.h.Load().add(time.Duration(time.Now().UnixNano() - int64(binary.BigEndian.Uint64(body))))
 		l.got.Add(1)
 	}); err != nil {
 		return nil, err
 	}
-	if l.sender, err = raw.NewSender(t.broker, "bench"); err != nil {
+	if l.sender, l.hangUp, err = t.speaks.sender(t.broker); err != nil {
 		l.sub.Close()
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (b *bench) live(s *proc.Server, t *target, subscribe subscriber) (*live, er
 }
 
 func (l *live) close() {
-	l.sender.C.Close()
+	l.hangUp()
 	l.sub.Close()
 }
 
@@ -152,7 +153,7 @@ func (b *bench) latencyBudgets(s *proc.Server, t *target) error {
 		return err
 	}
 	defer echo.stop()
-	l, err := b.live(s, t, bareClient)
+	l, err := b.live(s.Addr["notify"], t, bareClient)
 	if err != nil {
 		return err
 	}

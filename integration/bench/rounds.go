@@ -76,17 +76,22 @@ func (b *bench) window1(s side, warm time.Duration, pids []int) (c cell, err err
 	return c, nil
 }
 
-// sending is a side's load: 256 messages in flight over topics with as many queues each.
-func sending(t *target, topics []string, queues int) func() (func(), *load, error) {
+// running is a load over connections of its own.
+func running(t *target, begin func([]sender) *load) func() (func(), *load, error) {
 	return func() (func(), *load, error) {
 		senders, closeAll, err := t.senders()
 		if err != nil {
 			return nil, nil, err
 		}
-		l := pipelined(senders, topics, queues, 256, 1024, 0)
+		l := begin(senders)
 		return func() {
 			l.stop()
 			closeAll()
 		}, l, nil
 	}
+}
+
+// sending is 256 messages in flight over topics with as many queues each.
+func sending(t *target, topics []string, queues int) func() (func(), *load, error) {
+	return running(t, func(s []sender) *load { return pipelined(s, topics, queues, 256, 1024, 0) })
 }

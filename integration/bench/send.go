@@ -14,7 +14,7 @@ func (b *bench) startServer(name string, args ...string) (*proc.Server, *target,
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, &target{name: "FusionMQ", broker: s.Addr["broker"], pid: s.Pid(), server: s}, nil
+	return s, &target{name: "FusionMQ", broker: s.Addr["broker"], pid: s.Pid(), server: s, speaks: remoting{}}, nil
 }
 
 // loads are the cells that both brokers do.
@@ -117,7 +117,7 @@ func (b *bench) syncBudget() error {
 // peerCells runs f on a peer, if there is one; a failure of the peer is a reason, not the end of the run.
 func (b *bench) peerCells(flush string, f func(*target) ([]cell, error)) ([]cell, error) {
 	if b.peers == nil {
-		return nil, errNoPeer
+		return nil, errNoPeer("rocketmq")
 	}
 	t, stop, err := b.peers.start(flush)
 	if err != nil {
