@@ -619,7 +619,11 @@ func (s *Service) retryHead(batch *delivery.Batch, r state.Retry) (*delivery.Mes
 	if err != nil {
 		return nil, err
 	}
-	return batch.New(r.Topic, v.QueueID(), int32(len(b)), r.Address, r.Position, v.StoreTime(), v.TagsCode()), nil
+	m := batch.New(r.Topic, v.QueueID(), int32(len(b)), r.Address, r.Position, v.StoreTime(), v.TagsCode())
+	if r.Attempt > 0 {
+		m.Failed = r.Due - delivery.Backoff(r.Attempt).Milliseconds()
+	}
+	return m, nil
 }
 
 // load returns the record of a delivery.

@@ -83,6 +83,15 @@ func (l *Loaded) fill(d *Delivery, v record.View) {
 	}
 	h.TargetGroup, h.DeliveryCount = l.group, d.Attempt
 	h.Set = h.Set.With(wire.FieldTargetGroup).With(wire.FieldDeliveryCount)
+	if failed := uint64(max(d.Message.Failed, 0)); h.LastDelivery != failed {
+		h.LastDelivery = failed
+		l.row.Break()
+	}
+	if h.LastDelivery != 0 {
+		h.Set = h.Set.With(wire.FieldLastDelivery)
+	} else {
+		h.Set = h.Set.Without(wire.FieldLastDelivery)
+	}
 	l.Timeout = 0
 	if h.Set.Has(wire.FieldPostTimeout) && h.PostTimeout > 0 {
 		l.Timeout = min(max(time.Duration(h.PostTimeout)*time.Millisecond, minPostTimeout), maxPostTimeout)

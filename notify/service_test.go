@@ -98,6 +98,41 @@ func TestLaw5OnlyTheFailedGroupIsTriedAgain(t *testing.T) {
 	w.check()
 }
 
+func TestARetrySaysWhenTheAttemptBeforeFailed(t *testing.T) {
+	w := newWorld(t, 17, nil)
+	a := w.join("S-a", fanoutOn("T"))
+	w.send("T", "x", "y")
+	w.until("deliveries", func() bool { return w.waiting(a) == 2 })
+	failedAt := w.svc.now()
+	w.answer(a, 0, wire.StatusError)
+	w.until("retry line", func() bool { return w.st.RetryCount("S-a") == 1 })
+	w.answer(a, 0, wire.NoError)
+	w.advance(11 * time.Second)
+	w.until("retry", func() bool { return w.waiting(a) == 1 })
+	w.send("T", "z")
+	w.until("a first delivery behind it", func() bool { return w.waiting(a) == 2 })
+	w.mu.Lock()
+	inbox := slices.Clone(a.inbox)
+	w.mu.Unlock()
+	var l Loaded
+	for i, want := range []struct {
+		attempt int32
+		last    int64
+	}{{2, failedAt}, {1, 0}} {
+		if err := a.se.Load(&inbox[i].d, &l); err != nil {
+			t.Fatal(err)
+		}
+		var h wire.MessageHeader
+		if err := h.Decode(l.AppendHeader(nil)); err != nil {
+			t.Fatal(err)
+		}
+		if h.DeliveryCount != want.attempt || int64(h.LastDelivery) != want.last || h.Set.Has(wire.FieldLastDelivery) != (want.last != 0) {
+			t.Errorf("delivery %d is attempt %d and says %d (%v), want %d and %d", i, h.DeliveryCount, h.LastDelivery, h.Set.Has(wire.FieldLastDelivery), want.attempt, want.last)
+		}
+		l.Release()
+	}
+}
+
 func TestAckTimeoutFailsAndALateAckIsHonoured(t *testing.T) {
 	w := newWorld(t, 5, nil)
 	a := w.join("S-a", fanoutOn("T"))

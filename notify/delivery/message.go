@@ -17,6 +17,7 @@ type Message struct {
 	Position int64
 	Time     int64 // store time, milliseconds since 1970
 	TagsCode int64
+	Failed   int64 // of a retry: when the attempt before failed, milliseconds since 1970; 0 when there was none
 	// Unchecked says that the message was matched by its queue entry only: whoever loads it finds out whether the group is
 	// really owed it.
 	Unchecked bool

@@ -85,7 +85,7 @@ func Table() []Row {
 		prop(wire.FieldPostTimeout, "", "the same"),
 		prop(wire.FieldPostDelay, "", "the same"),
 		row(wire.FieldCreated, "STORETIMESTAMP; what a sender puts there is ignored", "the store time"),
-		row(wire.FieldLastDelivery, "not stored: what a sender puts there is ignored", "the time of the last attempt, from the second on"),
+		row(wire.FieldLastDelivery, "not stored: what a sender puts there is ignored", "when the attempt before failed, from the second on"),
 		prop(wire.FieldPublisherHost, "; empty is absent", "the same"),
 		prop(wire.FieldTargetGroup, ": restricts the exchange; empty is absent", "in a delivery: the group it is for"),
 		row(wire.FieldProperties, "a property each; no value is no property, the last of equal names wins", "the same, in the order stored"),

@@ -65,7 +65,7 @@ type Delivery struct {
 	Attempt    int       // 1 at first
 	Group      string    // that it is for
 	Created    time.Time // when the broker stored it
-	Last       time.Time // of the attempt before; zero at first
+	Last       time.Time // when the attempt before failed; zero at first
 	Compressed bool      // it travelled compressed
 	Server     string    // that pushed it
 }

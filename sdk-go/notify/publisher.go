@@ -58,6 +58,7 @@ func NewPublisher(group string, servers []string, opts ...Option) (*Publisher, e
 func (p *Publisher) WaitReady(ctx context.Context) error { return p.links.wait(ctx, p.closed) }
 
 // Close refuses new sends, waits for those in flight until ctx ends, and closes the connections. It returns ctx's error when sends had to be given up.
+// A function given to SendAsync must not call it, because it waits for that too.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.mu.closing {

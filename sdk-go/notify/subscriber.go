@@ -134,7 +134,7 @@ func (s *Subscriber) Unsubscribe(ctx context.Context, bindings ...Binding) error
 
 // Close stops taking messages, waits for running handlers until ctx ends, sends their verdicts and closes the
 // connections. Messages that no handler had started go to another machine, or come again, without a counted attempt. It returns ctx's error when
-// handlers had to be cancelled; it waits for them all the same.
+// handlers had to be cancelled; it waits for them all the same, so a handler must not call it.
 func (s *Subscriber) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.mu.closing
