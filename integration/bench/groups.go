@@ -31,7 +31,7 @@ func (b *bench) groupsBudgets() error {
 		if err != nil {
 			return err
 		}
-		defer s.Kill()
+		defer discard(s)
 		if topics[i], err = t.newTopic(queues); err != nil {
 			return err
 		}

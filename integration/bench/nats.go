@@ -171,7 +171,7 @@ func (b *bench) natsBudgets() error {
 	if err != nil {
 		return err
 	}
-	defer s.Kill()
+	defer discard(s)
 	for _, c := range []struct {
 		name string
 		want float64

@@ -2,7 +2,10 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"time"
+
+	"github.com/fusionmq/fusionmq/integration/internal/proc"
 )
 
 // side is one of several cells whose budget is a ratio near 1. They are measured in turn, a window each, so that whatever else the machine
@@ -74,6 +77,12 @@ func (b *bench) window1(s side, warm time.Duration, pids []int) (c cell, err err
 	}
 	c.rate, c.cpu = n/took.Seconds(), used.Seconds()*1e6/n
 	return c, nil
+}
+
+// discard ends a broker and removes what it stored: at these rates a section leaves many gigabytes.
+func discard(s *proc.Server) {
+	s.Kill()
+	_ = os.RemoveAll(s.Dir)
 }
 
 // running is a load over connections of its own.

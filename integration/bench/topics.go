@@ -19,7 +19,7 @@ func (b *bench) topicsBudgets() error {
 		if err != nil {
 			return err
 		}
-		defer s.Kill()
+		defer discard(s)
 		names, err := t.newTopics(n)
 		if err != nil {
 			return fmt.Errorf("%d topics: %w", n, err)
