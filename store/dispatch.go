@@ -23,8 +23,8 @@ const maxHeads = 8 << 10
 
 // dispatcher feeds the state machine in log order and tells the Observer.
 //
-// The writer pushes heads of operate-queue records and of messages of topics that a group is bound to, and nothing for
-// other topics, which so pay for push groups nothing but one load. A binding takes effect at its record's position, yet
+// The writer pushes heads of operate-queue records and of messages of topics that a group is attached to, and nothing for
+// other topics, which so pay for push groups nothing but one load. An attach takes effect at its record's position, yet
 // the writer may be past it before the dispatcher reads it and marks the topic. So when a record marks a topic, the
 // dispatcher forgets the heads and reads the log from there up to a position that it takes after marking: whatever the
 // writer put behind that position, it put with the mark seen. A version that pushed a head for every record needed no
@@ -212,13 +212,13 @@ func (d *dispatcher) view(v record.View) {
 	}
 	s := d.s
 	s.topics.mu.RLock()
-	t, bound := s.topics.byName[string(v.Topic())], s.topics.bound[string(v.Topic())]
+	t, owed := s.topics.byName[string(v.Topic())], s.topics.owed[string(v.Topic())]
 	s.topics.mu.RUnlock()
-	if !bound {
+	if !owed {
 		return
 	}
 	e := queue.Entry{Address: v.PhysicalOffset(), Position: v.PhysicalOffset(), Size: v.Size(), Time: v.StoreTime(), TagsCode: v.TagsCode()}
-	if t == nil { // bound, but deleted from the table by hand
+	if t == nil { // owed, but deleted from the table by hand
 		d.message(string(v.Topic()), v.QueueID(), e, v.Properties(), false)
 		return
 	}

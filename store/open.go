@@ -27,7 +27,7 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{o: o, stop: make(chan struct{})}
-	s.topics.byName, s.topics.bound = map[string]*topic{}, map[string]bool{}
+	s.topics.byName, s.topics.owed = map[string]*topic{}, map[string]bool{}
 	s.dispatch.init(s)
 	began := time.Now()
 	if err := s.open(); err != nil {
@@ -163,7 +163,7 @@ func (s *Store) recover(clean bool) error {
 	for _, t := range all {
 		s.setTopic(t)
 	}
-	s.markBound()
+	s.markOwed()
 	from := min(s.index.Resume(), c.position)
 	d := &s.dispatch
 	d.syncedPos.Store(r.End)

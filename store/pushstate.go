@@ -103,16 +103,19 @@ func (s *Store) loadState(c *checkpoint) (*state.Machine, error) {
 	return state.NewMachine(s.o.Exchange), nil
 }
 
-// markBound marks the topics that groups are bound to after a snapshot was loaded.
-func (s *Store) markBound() {
-	if s.o.Exchange == nil {
-		return
-	}
+// markOwed marks the topics that groups are attached to after a snapshot was loaded.
+func (s *Store) markOwed() {
 	for _, b := range s.machine.Bindings() {
-		if s.o.Exchange.Interested(b.Topic) {
+		if s.owes(b.Topic) {
 			s.setInterested(b.Topic, true)
 		}
 	}
+}
+
+// owes says whether the state machine has to see the topic's messages: a topic whose groups are all behind or offline is as
+// cheap as one that nobody has bound.
+func (s *Store) owes(topic string) bool {
+	return s.o.Exchange != nil && s.machine.Owes(topic) && s.o.Exchange.Interested(topic)
 }
 
 // replay is view for the start: what cannot be applied stops it.
@@ -138,13 +141,12 @@ func (d *dispatcher) operations(v record.View) {
 	s.machine.Lock()
 	s.machine.Apply(at, ops)
 	s.machine.Unlock()
-	if x := s.o.Exchange; x != nil {
-		for i := range ops {
-			if k := ops[i].Kind; k == state.OpBind || k == state.OpUnbind {
-				if yes := x.Interested(ops[i].Topic); yes != s.topics.isBound(ops[i].Topic) {
-					s.setInterested(ops[i].Topic, yes)
-					d.marked = d.marked || yes
-				}
+	for i := range ops {
+		switch ops[i].Kind {
+		case state.OpBind, state.OpUnbind, state.OpAttach, state.OpDetach:
+			if yes := s.owes(ops[i].Topic); yes != s.topics.isOwed(ops[i].Topic) {
+				s.setInterested(ops[i].Topic, yes)
+				d.marked = d.marked || yes
 			}
 		}
 	}

@@ -18,7 +18,7 @@ type topic struct {
 
 	exists     atomic.Bool // it is in Topics, or the store's own
 	sync       atomic.Bool // it asks for Sync
-	interested atomic.Bool // some group has a binding on it; stored by the dispatcher
+	interested atomic.Bool // some group is attached to it; stored by the dispatcher
 
 	near  [nearLanes]atomic.Pointer[lane] // of the first queues, where one look is enough; stored under topics.mu
 	lanes atomic.Pointer[[]*lane]         // of the others, by queue id - nearLanes; replaced under topics.mu
@@ -38,7 +38,7 @@ type lane struct {
 type topicTable struct {
 	mu     sync.RWMutex
 	byName map[string]*topic
-	bound  map[string]bool // topics with a binding, also those that have no entry in byName yet
+	owed   map[string]bool // topics that a group is attached to, also those that have no entry in byName yet
 }
 
 // topic returns the topic's entry, or nil when there is no such topic.
@@ -75,7 +75,7 @@ func (s *Store) topicLocked(name string) *topic {
 	if t == nil {
 		t = &topic{name: strings.Clone(name), system: strings.HasPrefix(name, SystemPrefix), index: s.index.Topic(name, true)}
 		t.lanes.Store(new([]*lane))
-		t.interested.Store(s.topics.bound[name])
+		t.interested.Store(s.topics.owed[name])
 		s.topics.byName[t.name] = t
 	}
 	return t
@@ -118,24 +118,24 @@ func (t *topic) lane(id int32) *lane {
 	return nil
 }
 
-// setInterested is told by the dispatcher after a binding has come or gone.
+// setInterested is told by the dispatcher after a binding or an attached group has come or gone.
 func (s *Store) setInterested(name string, yes bool) {
 	s.topics.mu.Lock()
 	defer s.topics.mu.Unlock()
 	if yes {
-		s.topics.bound[name] = true
+		s.topics.owed[name] = true
 	} else {
-		delete(s.topics.bound, name)
+		delete(s.topics.owed, name)
 	}
 	if t := s.topics.byName[name]; t != nil {
 		t.interested.Store(yes)
 	}
 }
 
-func (t *topicTable) isBound(name string) bool {
+func (t *topicTable) isOwed(name string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.bound[name]
+	return t.owed[name]
 }
 
 // DurabilityOf is the durability that a send to the topic reaches now.

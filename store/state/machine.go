@@ -33,6 +33,7 @@ type Stats struct {
 type topic struct {
 	name      string
 	positions map[string]*position
+	attached  int       // positions that are attached
 	bindings  []binding // by since
 	window    window
 
@@ -112,6 +113,13 @@ func (m *Machine) Message(h *Head) (Owed, bool) {
 	}, true
 }
 
+// Owes says whether any group is attached to the topic. While none is, Message has nothing to say about its messages and
+// need not be called for them.
+func (m *Machine) Owes(topic string) bool {
+	t := m.topics[topic]
+	return t != nil && t.attached > 0
+}
+
 // attached holds the set of those of m.targets that are attached to t.
 func (m *Machine) attached(t *topic) setID {
 	if t.cached.valid && slices.Equal(t.cached.targets, m.targets) {
@@ -184,6 +192,7 @@ func (m *Machine) apply(at int64, op *Op) bool {
 			return false
 		}
 		p.Attached, p.Attach = true, at
+		t.attached++
 		m.forget(t)
 		return true
 	case OpDetach:
@@ -361,6 +370,7 @@ func (m *Machine) detach(at int64, t *topic, p *position) {
 		p.SkipFrom, p.SkipTo = p.Attach, at
 	}
 	p.Attached, p.Attach = false, 0
+	t.attached--
 	m.forget(t)
 	m.prune(t, p)
 }

@@ -224,6 +224,9 @@ func (l *loader) topic(t *topic) {
 		g := l.group()
 		p := &position{group: g}
 		p.Attached = l.uvarint(1) == 1
+		if p.Attached {
+			t.attached++
+		}
 		p.Attach, p.Cursor, p.SkipFrom, p.SkipTo = l.varint(), l.varint(), l.varint(), l.varint()
 		if l.err != nil {
 			return
