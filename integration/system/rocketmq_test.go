@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/producer"
 
 	"github.com/fusionmq/fusionmq/integration/internal/proc"
+	"github.com/fusionmq/fusionmq/integration/internal/raw"
 	"github.com/fusionmq/fusionmq/integration/internal/rmq"
 )
 
@@ -223,6 +225,30 @@ func TestTwoMembersShareTheQueuesAndOneTakesOver(t *testing.T) {
 	t.Errorf("messages are missing after the other member took over")
 }
 
+// waitCommitted waits until the committed offsets of a group on a topic add up to n.
+func waitCommitted(t *testing.T, s *proc.Server, group, topic string, queues int, n int64) {
+	t.Helper()
+	c := dial(t, s, "broker")
+	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
+		sum := int64(0)
+		for q := range queues {
+			a, err := c.Do(raw.CodeQueryOffset, nil, "consumerGroup", group, "topic", topic, "queueId", strconv.Itoa(q))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Code() == 0 {
+				sum += raw.Int(a.Header, "offset")
+			}
+		}
+		if sum == n {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("group %s has committed %d of %d messages of %s in %s", group, sum, n, topic, within)
+		}
+	}
+}
+
 func TestOffsetsAreKeptOverARestart(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir)
@@ -237,7 +263,9 @@ func TestOffsetsAreKeptOverARestart(t *testing.T) {
 	if err := l.Wait(40, within); err != nil {
 		t.Fatal(err)
 	}
-	stop() // commits
+	// The client counts a message as consumed some time after the listener has returned, and commits every few seconds.
+	waitCommitted(t, s, group, topic, 4, 40)
+	stop()
 	if code, took, err := s.Stop(10 * time.Second); code != 0 || err != nil {
 		t.Fatalf("stop: exit %d after %s, %v\n%s", code, took, err, s.Output())
 	}

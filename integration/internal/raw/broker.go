@@ -156,9 +156,10 @@ func Messages(b []byte, f func(Message)) error {
 			Address: int64(binary.BigEndian.Uint64(b[28:])), SysFlag: int32(binary.BigEndian.Uint32(b[36:])),
 			StoreTime: int64(binary.BigEndian.Uint64(b[56:])),
 		}
-		at := fixed
+		at, short := fixed, false
 		take := func(n int) []byte {
 			if n < 0 || at+n > size {
+				short = true
 				return nil
 			}
 			at += n
@@ -171,7 +172,7 @@ func Messages(b []byte, f func(Message)) error {
 		if l := take(2); l != nil {
 			m.Properties = take(int(binary.BigEndian.Uint16(l)))
 		}
-		if at != size {
+		if short || at != size {
 			return fmt.Errorf("raw: record of %d bytes ends at %d", size, at)
 		}
 		f(m)
