@@ -510,10 +510,12 @@ func (g *Group) RetriesWaiting() int { return g.retries }
 // Retrying tells whether a message of the retry line is in memory already.
 func (g *Group) Retrying(address int64) bool { return g.retrying[address] != nil }
 
-// Retry takes retries that are due, in their order. Those that are known already are left out.
+// Retry takes retries that are due, in their order. Those that are known already are left out, and those of a topic whose
+// detach is being written: the line may show what the detach has made retries of before EndDetach has said which of it
+// is posted. The line is to be read again from its start after EndDetach.
 func (g *Group) Retry(rs []Retry) {
 	for _, r := range rs {
-		if g.retrying[r.Address] != nil {
+		if g.retrying[r.Address] != nil || g.Stream(r.Topic).mode == Detaching {
 			continue
 		}
 		g.known(r.Address)

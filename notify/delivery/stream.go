@@ -383,6 +383,9 @@ func (s *Stream) Abandon(now int64) (left int) {
 func (s *Stream) Owed() int       { return s.owed }
 func (s *Stream) Position() int64 { return s.position }
 
+// Behind is how many messages of the cursor are acknowledged and above one that is not: a crash brings them again.
+func (s *Stream) Behind() int { return s.behind }
+
 // taken marks a cursor message done; the cursor moves in advance.
 func (s *Stream) taken(m *Message) {
 	if !m.done {
