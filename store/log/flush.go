@@ -61,18 +61,21 @@ func (l *Log) flushOnce() bool {
 		l.room.Wait() // the last appends end before the last sync
 	}
 	broken := l.mu.broken
+	// The last round may have synced what its writer had told but not yet put here.
+	late := len(l.mu.syncing) > 0 && l.mu.syncing[0].end <= l.synced.Load()
 	l.mu.Unlock()
 	end := l.told.Load() // not written: Synced may count on Written
-	if broken || end == l.synced.Load() {
+	if news := end != l.synced.Load(); broken || !news && !late {
 		return false
-	}
-	if err := l.syncTo(end); err != nil {
-		l.breakLog(err)
-		return false
-	}
-	l.synced.Store(end)
-	if l.o.Synced != nil {
-		l.o.Synced(end)
+	} else if news {
+		if err := l.syncTo(end); err != nil {
+			l.breakLog(err)
+			return false
+		}
+		l.synced.Store(end)
+		if l.o.Synced != nil {
+			l.o.Synced(end)
+		}
 	}
 	l.mu.Lock()
 	m := &l.mu

@@ -162,7 +162,7 @@ func (l *Log) event(level int, name string, attrs ...any) {
 // Sync returns when everything that Written was told of before the call is durable.
 func (l *Log) Sync() error {
 	l.mu.Lock()
-	end := l.told.Load()
+	end := l.written.Load() // not told: who has heard of a record while Written still runs counts on it
 	if l.mu.broken || l.mu.closed || l.synced.Load() >= end {
 		defer l.mu.Unlock()
 		if l.synced.Load() >= end {
@@ -175,8 +175,10 @@ func (l *Log) Sync() error {
 	}
 	b := &Batch{pending: 1, waiting: true, wake: make(chan bool, 1)}
 	l.mu.syncing = append(l.mu.syncing, syncPart{batch: b, end: end})
+	if l.told.Load() >= end { // else whoever has the pen rings when Written returns
+		signal(l.flush)
+	}
 	l.mu.Unlock()
-	signal(l.flush)
 	<-b.wake
 	if l.synced.Load() >= end {
 		return nil

@@ -307,3 +307,77 @@ func TestStoreTimesDoNotGoBack(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestSyncCoversWhatWrittenIsBeingToldOf: a checkpoint is made by somebody who learns of the records while Written still
+// runs. The Sync before it must not return because of what was told earlier.
+func TestSyncCoversWhatWrittenIsBeingToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.NewMem()
+		if err := fsys.MkdirAll("/log"); err != nil {
+			t.Fatal(err)
+		}
+		type outcome struct {
+			end, synced int64
+			err         error
+		}
+		done := make(chan outcome, 1)
+		var l *log.Log
+		o := log.Options{FS: fsys, Dir: "/log", SegmentBytes: segmentBytes, FlushInterval: time.Hour, Now: func() int64 { return time.Now().UnixMilli() }}
+		o.Written = func(_ []log.Part, end int64) {
+			go func() {
+				err := l.Sync()
+				done <- outcome{end, l.Synced(), err}
+			}()
+			synctest.Wait() // Sync waits, or has returned too early
+		}
+		var err error
+		if l, err = log.Open(o); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Recover(l.Min(), false, func(record.View) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		l.Start()
+		began := time.Now()
+		var seq log.Sequence
+		b := l.NewBatch()
+		add(b, &seq, 100, false)
+		l.Append(b)
+		if got := <-done; got.err != nil || got.synced < got.end {
+			t.Errorf("Sync returned %v with the log synced to %d, want at least %d", got.err, got.synced, got.end)
+		}
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("waited %v for the flush interval, nobody rang the flush loop", waited)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestSyncAnsweredWhoeverWrites: the record of a caller that wants a sync is written by another caller, and synced before
+// that one has noted who waits for it. Nobody else comes, so an answer that is forgotten then is missed.
+func TestSyncAnsweredWhoeverWrites(t *testing.T) {
+	l := start(t, vfs.NewMem(), nil)
+	seqs := make([]log.Sequence, 4)
+	for round := range 5000 {
+		var wg sync.WaitGroup
+		for c := range seqs {
+			wg.Go(func() {
+				b := l.NewBatch()
+				defer l.Free(b)
+				add(b, &seqs[c], 1, c%2 == 0)
+				l.Append(b)
+				if err := b.Items[0].Err; err != nil {
+					t.Errorf("round %d, caller %d: %v", round, c, err)
+				}
+			})
+		}
+		if wg.Wait(); t.Failed() {
+			break
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
