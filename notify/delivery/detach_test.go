@@ -2,7 +2,7 @@ package delivery
 
 import (
 	"testing"
-
+	"github.com/google/go-cmp/cmp"
 	"github.com/fusionmq/fusionmq/store/state"
 )
 
@@ -28,5 +28,30 @@ func TestRetryLineSeenDuringADetachPostsNothingTwice(t *testing.T) {
 	}
 	if !g.Retrying(10) || g.RetriesWaiting() != 0 {
 		t.Errorf("retrying %v, %d retries wait; want it known and posted", g.Retrying(10), g.RetriesWaiting())
+	}
+}
+
+// The store refuses an attach while its cursor is below what an earlier attach has owed. So where the cursor stands when
+// the last member goes has to reach the log before the next attach.
+func TestCursorThatStepsOverAnEarlierAttachIsWrittenWhenTheLastMemberGoes(t *testing.T) {
+	l := newLedger()
+	g := NewGroup("g", Config{}, l)
+	var c fakeConn
+	m := g.Join(&c, 0, false)
+	s := g.Stream("T")
+	s.Start(0, 100, 200)
+	var b Batch
+	s.Read([]*Message{b.New("T", 0, 10, 40, 40, 0, 0)}, 100, 1)
+	s.Read([]*Message{b.New("T", 0, 10, 250, 250, 0, 0)}, 300, 1)
+	g.Pump(1)
+	g.Answer(m, c.got[0].Handle, Acked, 0, 2)
+	g.Pump(2)
+	ops(l, 2)
+	g.Leave(m, 3)
+	s.Abandon(3)
+	g.Settle(3)
+	want := []state.Op{{Kind: state.OpCursor, Topic: "T", Group: "g", First: 250}}
+	if got := ops(l, 3); !s.CanAttach() || !cmp.Equal(got, want) {
+		t.Errorf("written %+v, want %+v; can attach: %v", got, want, s.CanAttach())
 	}
 }

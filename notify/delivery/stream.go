@@ -370,7 +370,10 @@ func (s *Stream) Abandon(now int64) (left int) {
 	}
 	s.shift()
 	if left = s.open.len(); left > 0 {
-		s.position = (*s.open.at(0)).Address
+		if at := (*s.open.at(0)).Address; at > s.position {
+			s.position = at
+			s.mark() // CanAttach goes by it, so the log must say it before an attach
+		}
 		s.open.clear()
 		s.readTo = s.position
 		s.jump()
