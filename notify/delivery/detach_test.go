@@ -2,7 +2,9 @@ package delivery
 
 import (
 	"testing"
+
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/fusionmq/fusionmq/store/state"
 )
 
