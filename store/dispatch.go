@@ -26,12 +26,13 @@ const maxHeads = 8 << 10
 // The writer pushes heads of operate-queue records and of messages of topics that a group is attached to, and nothing for
 // other topics, which so pay for push groups nothing but one load. An attach takes effect at its record's position, yet
 // the writer may be past it before the dispatcher reads it and marks the topic. So when a record marks a topic, the
-// dispatcher forgets the heads and reads the log from there up to a position that it takes after marking: whatever the
-// writer put behind that position, it put with the mark seen. A version that pushed a head for every record needed no
+// dispatcher forgets the heads and reads the log from there up to a position that it takes after marking, and after a batch
+// that the writer was about to push: whatever the writer puts behind that position, it puts with the mark seen. A version that pushed a head for every record needed no
 // such care and cost every pull-only append 30 ns.
 type dispatcher struct {
 	s       *Store
-	scratch []head // for the writer
+	scratch []head     // for the writer
+	pushing sync.Mutex // held by the writer from looking at the marks of a batch's topics to pushing; taken before mu
 	wake    chan struct{}
 	stop    chan struct{}
 	done    sync.WaitGroup
@@ -147,6 +148,8 @@ func (d *dispatcher) drain() {
 				from = end // the scan has covered everything below it with the marks it made
 			}
 			d.marked, lost = false, true
+			d.pushing.Lock()   // who looked at the mark before it was set has pushed
+			d.pushing.Unlock() //nolint:staticcheck // empty on purpose: it waits
 			d.mu.Lock()
 			d.mu.heads, d.mu.lost, end = d.mu.heads[:0], false, d.mu.end
 			d.mu.Unlock()
