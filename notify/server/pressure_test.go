@@ -27,13 +27,13 @@ func TestWhoHoldsMostInputIsClosedWhenAllHoldTooMuch(t *testing.T) {
 	small, medium, large := r.dial(), r.dial(), r.dial()
 	small.metadata(0, "P")
 	medium.metadata(0, "P")
-	smallRest, mediumRest := small.half(100), medium.half(400<<10)
-	for end := time.Now().Add(10 * time.Second); r.srv.held.Load() < 400<<10; time.Sleep(time.Millisecond) {
+	smallRest, mediumRest := small.half(100), medium.half(64<<10)
+	for end := time.Now().Add(10 * time.Second); r.srv.held.Load() < 64<<10; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the half frames did not come")
 		}
 	}
-	large.half(900 << 10) // before metadata, as an attacker would
+	large.half(1200 << 10) // before metadata, as an attacker would
 	if _, err := large.tryRead(10 * time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("the one that holds most: %v, want it closed", err)
 	}
