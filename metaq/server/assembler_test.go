@@ -29,6 +29,20 @@ func (m *memory) Next(n int) ([]byte, error) {
 	return p, nil
 }
 
+// trickle is a source into which bytes arrive between any two looks at it.
+type trickle struct {
+	memory
+	rest []byte
+	each int
+}
+
+func (m *trickle) Len() int {
+	n := len(m.b)
+	k := min(m.each, len(m.rest))
+	m.b, m.rest = append(m.b, m.rest[:k]...), m.rest[k:]
+	return n
+}
+
 // sink is a link whose writes go to memory; window limits what tryWrite takes.
 type sink struct {
 	got    bytes.Buffer
@@ -103,6 +117,30 @@ func echoAll(b *Burst) {
 	for i := range b.Requests {
 		b.Reply(&b.Requests[i], 0, "")
 		b.End(b.Requests[i].Body)
+	}
+}
+
+// Bytes that arrive between two looks at the source must not make a partial frame whole unnoticed: it would wait for the next
+// byte of the peer, or swallow the frame behind it.
+func TestBytesThatArriveWhileAFrameIsCutBelongToTheirFrame(t *testing.T) {
+	var stream []byte
+	for i := range 20 {
+		stream = append(stream, reqFrame(int32(i), strings.Repeat("x", i*7))...)
+	}
+	for first := range len(stream) {
+		for _, each := range []int{1, 3, 50, 400, len(stream)} {
+			src := &trickle{memory{bytes.Clone(stream[:first])}, bytes.Clone(stream[first:]), each}
+			c, l := testConn(echoAll)
+			for len(src.rest) > 0 || len(src.b) > 0 { // the poller calls again only while something is there
+				if err := c.readable(src, anyMuch); err != nil {
+					t.Fatalf("%d bytes, then %d at a time: %v", first, each, err)
+				}
+			}
+			opaques, bodies := responses(t, l.got.Bytes())
+			if len(opaques) != 20 || len(bodies[19]) != 19*7 || c.in.partial != nil || c.in.since.Load() != 0 {
+				t.Fatalf("%d bytes, then %d at a time: %d of 20 requests, %d bytes wait", first, each, len(opaques), len(c.in.partial))
+			}
+		}
 	}
 }
 

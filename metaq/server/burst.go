@@ -259,10 +259,12 @@ func (c *Conn) fill(b *Burst, src source) error {
 	return nil
 }
 
-// next returns the next whole frame, nil when src has less than that; src is then empty.
+// next returns the next whole frame, nil when src had less than that; src is then empty, but for what has arrived meanwhile.
+// Its length is asked once: what arrives between two looks could make a whole frame, and more, of what is taken for a part of one.
 func (a *assembler) next(src source) ([]byte, error) {
+	have := src.Len()
 	if len(a.partial) == 0 {
-		if src.Len() >= 4 {
+		if have >= 4 {
 			head, err := src.Peek(4)
 			if err != nil {
 				return nil, err
@@ -271,15 +273,16 @@ func (a *assembler) next(src source) ([]byte, error) {
 			if err != nil {
 				return nil, foreign(head, err)
 			}
-			if src.Len() >= size {
+			if have >= size {
 				a.taken += int64(size)
 				return src.Next(size)
 			}
 		}
-		return nil, a.take(src, src.Len(), 0)
+		return nil, a.take(src, have, 0)
 	}
-	if n := 4 - len(a.partial); n > 0 {
-		if err := a.take(src, min(n, src.Len()), 0); err != nil || len(a.partial) < 4 {
+	if n := min(4-len(a.partial), have); n > 0 {
+		have -= n
+		if err := a.take(src, n, 0); err != nil || len(a.partial) < 4 {
 			return nil, err
 		}
 	}
@@ -287,7 +290,7 @@ func (a *assembler) next(src source) ([]byte, error) {
 	if err != nil {
 		return nil, foreign(a.partial, err)
 	}
-	if err := a.take(src, min(size-len(a.partial), src.Len()), size); err != nil || len(a.partial) < size {
+	if err := a.take(src, min(size-len(a.partial), have), size); err != nil || len(a.partial) < size {
 		return nil, err
 	}
 	frame := a.partial
