@@ -4,7 +4,7 @@ SHELL    := /bin/bash
 MODULES  := $(patsubst %/go.mod,%,$(wildcard */go.mod))
 PACKAGES := $(addsuffix /...,$(addprefix ./,$(MODULES)))
 # Packages whose tests run goroutines against each other; the race detector runs over these.
-RACE     ?= ./store/... ./notify/... ./metaq/... ./sdk-go/... ./fusion/...
+RACE     ?= ./store/... ./socket/... ./notify/... ./metaq/... ./sdk-go/... ./fusion/...
 LINT     := golangci-lint
 LINT_VERSION := v2.15.0
 TOOLS    := $(CURDIR)/.tools/bin

@@ -12,13 +12,14 @@ var Leaves = []string{"metaq/remoting", "notify/wire", "notify/api", "store/filt
 // path that package alone.
 var Below = map[string][]string{
 	"store":       {},
-	"notify":      {"store"},
-	"metaq":       {"store"},
+	"socket":      {},
+	"notify":      {"socket", "store"},
+	"metaq":       {"socket", "store"},
 	"sdk-go":      Leaves,
 	"console":     append([]string{"sdk-go"}, Leaves...),
 	"migration":   append([]string{"sdk-go", "store"}, Leaves...),
 	"ops":         append([]string{"migration", "sdk-go", "store"}, Leaves...),
-	"fusion":      {"store", "notify", "metaq", "console"},
+	"fusion":      {"socket", "store", "notify", "metaq", "console"},
 	"integration": append([]string{"sdk-go"}, Leaves...), // the outside of the system
 }
 

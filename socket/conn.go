@@ -1,0 +1,164 @@
+package socket
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cloudwego/netpoll"
+	"golang.org/x/sys/unix"
+)
+
+// Handler is what the host does with one connection.
+type Handler interface {
+	// Readable takes what r holds. It returns nil when r is empty, ErrBehind when more than most bytes are left, and any other
+	// error to end the connection, whatever is left. Its panics are not contained.
+	Readable(r Reader, most int) error
+	// Closed says that the connection is gone: nothing can be written, and Readable does not come again. It must not block: it
+	// may run on the goroutine that all connections share.
+	Closed()
+}
+
+// Reader is what has been read from a connection and was not taken. Of the goroutine in Readable.
+type Reader interface {
+	Len() int                   // grows beside the caller
+	Peek(n int) ([]byte, error) // n <= Len; valid until Release
+	Next(n int) ([]byte, error) // n <= Len; valid until Release
+	Release() error             // gives back what Next took
+}
+
+var (
+	// ErrBehind is what Readable returns to have reading paused.
+	ErrBehind = errors.New("socket: more has arrived than is handled")
+	// ErrClosed is returned for a connection that is gone.
+	ErrClosed = errors.New("socket: connection is closed")
+)
+
+// pauseAbove is how many bytes netpoll may have read ahead of the handler before it is paused.
+const pauseAbove = 4 << 20
+
+// Conn is a connection. All methods may be called from any goroutine, from Options.Open on.
+type Conn struct {
+	host          Handler
+	remote, local netip.AddrPort
+	writes        *atomic.Uint64
+
+	writing sync.Mutex // held by Write. Taken before mu
+
+	mu struct { // held over system calls on fd, which do not block: netpoll closes it only when it is -1
+		sync.Mutex
+		fd int // -1 when it is about to be closed
+		np netpoll.Connection
+		// paused: netpoll has let go of fd, or will when onRequest returns.
+		paused bool
+	}
+}
+
+// Remote is the peer's address.
+func (c *Conn) Remote() netip.AddrPort { return c.remote }
+
+// Local is the address at which the peer reached us.
+func (c *Conn) Local() netip.AddrPort { return c.local }
+
+// Buffered is how many bytes have been read and wait for the handler.
+func (c *Conn) Buffered() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.np == nil || c.mu.fd < 0 {
+		return 0
+	}
+	return c.mu.np.Reader().Len()
+}
+
+// Shut makes the kernel end both directions. netpoll sees that as a hang-up and closes, so Closed comes soon after; unlike netpoll's
+// own Close, which lets the poller go on reading while a handler is at work, this stops the peer at once.
+func (c *Conn) Shut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.fd >= 0 {
+		_ = unix.Shutdown(c.mu.fd, unix.SHUT_RDWR)
+	}
+}
+
+// detacher is a netpoll connection that can be taken out of netpoll with its descriptor left open.
+type detacher interface {
+	netpoll.Connection
+	Detach() error
+}
+
+// register gives the descriptor to netpoll, at first and again after a pause.
+func (c *Conn) register(fd int) {
+	c.mu.Lock()
+	conn, err := netpoll.NewFDConnection(fd)
+	if err != nil { // epoll refused it, and netpoll has closed the descriptor
+		c.mu.fd = -1
+		c.mu.Unlock()
+		c.gone()
+		return
+	}
+	np := conn.(detacher) // all of netpoll's are, and TestAPeerThatSendsTooFastIsPausedAndLosesNothing needs it
+	c.mu.np, c.mu.paused = np, false
+	c.mu.Unlock()
+	// The close callback first: netpoll runs what it knows when the peer closes, and until there is an OnRequest it leaves
+	// closing to us.
+	_ = np.AddCloseCallback(func(netpoll.Connection) error {
+		c.released(np)
+		return nil
+	})
+	_ = np.SetOnRequest(func(context.Context, netpoll.Connection) error {
+		c.onRequest(np)
+		return nil
+	})
+	if !np.IsActive() {
+		_ = np.Close()
+	}
+}
+
+// onRequest runs on netpoll's workers while np has unread bytes. It must leave none, or be called again for ever.
+func (c *Conn) onRequest(np detacher) {
+	err := c.host.Readable(np.Reader(), pauseAbove)
+	switch {
+	case errors.Is(err, ErrBehind):
+		c.mu.Lock()
+		c.mu.paused = true
+		c.mu.Unlock()
+		_ = np.Detach() // only marks it while onRequest runs; then netpoll lets go of the descriptor and calls released
+	case err != nil:
+		_ = np.Close()
+	}
+}
+
+// released is netpoll's close callback: it does not use the descriptor any more, nor reads.
+func (c *Conn) released(np netpoll.Connection) {
+	c.mu.Lock()
+	paused, fd := c.mu.paused, c.mu.fd
+	c.mu.Unlock()
+	if !paused { // netpoll closes it
+		c.gone()
+		return
+	}
+	// A connection that has ended meanwhile hangs up as soon as it is registered.
+	if c.host.Readable(np.Reader(), math.MaxInt) == nil {
+		c.register(fd)
+		return
+	}
+	c.gone()
+	_ = unix.Close(fd)
+}
+
+// gone is the end of c, before the descriptor and netpoll's buffers go. A Write that waits has a duplicate of the descriptor; the
+// shutdown wakes it, or its next check, so this does not wait long for it.
+func (c *Conn) gone() {
+	c.mu.Lock()
+	if c.mu.fd >= 0 {
+		_ = unix.Shutdown(c.mu.fd, unix.SHUT_RDWR)
+	}
+	c.mu.fd = -1
+	c.mu.Unlock()
+	c.writing.Lock()
+	c.writing.Unlock() //nolint:staticcheck // SA2001: only waits for the holder
+	c.host.Closed()
+}
