@@ -16,6 +16,7 @@ type segment struct {
 	unmap      func() error
 	refs       atomic.Int64 // one for the log and one per reader; the last one unmaps
 	release    func()       // unref as a value made once, so that handing it out does not allocate
+	prepared   int64        // up to here zeros were written ahead of the records; of the writer alone
 }
 
 const (
@@ -90,6 +91,31 @@ func createSegment(fsys vfs.FS, dir string, base, size int64) (*segment, error) 
 		return nil, err
 	}
 	return s, nil
+}
+
+// A block that was reserved and never written costs the sync that first covers it a change of the file's metadata, which
+// takes as long again as the sync itself. So before records that somebody waits for, zeros are written: a chunk at a time
+// and never far ahead, since they are written to the disk twice.
+const (
+	prepareChunk = 256 << 10
+	prepareLow   = 64 << 10 // less than this ahead of the records: the next chunk
+	blockSize    = 4096
+)
+
+var blanks [prepareChunk]byte
+
+// prepare writes zeros ahead of end, where the records in the segment end, when less than prepareLow are. Only the writer
+// may call it, and with nothing written behind end. A failure is not told: nothing depends on the zeros, and the next record will meet it.
+func (s *segment) prepare(end int64) {
+	if end+prepareLow <= s.prepared || s.prepared == s.size {
+		return
+	}
+	from := max(s.prepared, (end+blockSize-1)/blockSize*blockSize)
+	to := min(from+prepareChunk, s.size)
+	if from < to {
+		_, _ = s.f.WriteAt(blanks[:to-from], from)
+	}
+	s.prepared = to
 }
 
 func (s *segment) ref() bool {
