@@ -5,9 +5,11 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fusionmq/fusionmq/notify/delivery"
 	"github.com/fusionmq/fusionmq/notify/exchange"
 	"github.com/fusionmq/fusionmq/notify/mapping"
 	"github.com/fusionmq/fusionmq/notify/wire"
+	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
 )
 
@@ -141,4 +143,24 @@ func (se *Session) Drop(handle uint32) {
 // Fail ends a delivery that this connection cannot carry, as a subscriber's failure would.
 func (se *Session) Fail(handle uint32) {
 	se.Answers([]Answer{{Handle: handle, Status: wire.StatusError}})
+}
+
+// load returns the record of a delivery.
+func (s *Service) load(m *delivery.Message) (record.View, func(), error) {
+	b, release, err := s.store.Record(queue.Entry{Address: m.Address, Position: m.Position, Size: m.Size, TagsCode: m.TagsCode, Time: m.Time})
+	if err != nil {
+		return record.View{}, nil, err
+	}
+	v, err := record.Parse(b)
+	if err != nil {
+		release()
+		return record.View{}, nil, err
+	}
+	return v, release, nil
+}
+
+// lost counts and names a message that cannot be delivered because it is not there any more or cannot be read.
+func (s *Service) lost(where, topic string, address int64, err error) {
+	s.counters.lost.Add(1)
+	s.log.warn("message cannot be read, it is not delivered", "by", where, "topic", topic, "address", address, "error", err)
 }
