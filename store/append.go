@@ -118,7 +118,7 @@ func (s *Store) appendBatch(b *log.Batch, rs []Result) {
 // written gives records that are in the page cache to the views, in log order. The log calls it from one goroutine at a
 // time.
 func (s *Store) written(parts []log.Part, end int64) {
-	s.dispatch.pushing.Lock()
+	s.dispatch.pushing.RLock()
 	heads := s.dispatch.scratch[:0]
 	for i := range parts {
 		items := parts[i].Items()
@@ -138,9 +138,12 @@ func (s *Store) written(parts []log.Part, end int64) {
 			}
 		}
 	}
+	if s.dispatch.looked != nil {
+		s.dispatch.looked()
+	}
 	s.dispatch.push(heads, end)
 	s.dispatch.scratch = heads
-	s.dispatch.pushing.Unlock()
+	s.dispatch.pushing.RUnlock()
 	s.index.Wake()
 }
 

@@ -1,7 +1,7 @@
 package store_test
 
 import (
-	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/fusionmq/fusionmq/store"
@@ -9,32 +9,58 @@ import (
 	"github.com/fusionmq/fusionmq/store/state"
 )
 
-// A writer may look at a topic's mark just before an attach sets it. Its batch is behind the attach all the same.
+// slowMark is an exchange that makes the dispatcher wait between applying an attach and marking its topic.
+type slowMark struct {
+	*fanout
+	applied chan struct{} // closed when the attach is applied
+	mark    chan struct{} // closed when the topic may be marked
+}
+
+func (x *slowMark) Interested(topic string) bool {
+	select {
+	case <-x.applied: // asked again
+	default:
+		close(x.applied)
+		<-x.mark
+	}
+	return x.fanout.Interested(topic)
+}
+
+// A writer may look at a topic's mark just before an attach sets it, and push nothing of its batch just after. The batch is
+// behind the attach all the same.
 func TestLaw5MessagesSentAsAGroupAttachesAreOwed(t *testing.T) {
-	told := newLedger()
-	s := open(t, store.Options{SegmentBytes: 1 << 20, Exchange: newFanout(), Observer: told})
-	for i := range 300 {
-		topic := fmt.Sprint("T", i)
-		addTopic(t, s, topic, meta.Async)
-		operate(t, s, bindOps(topic, "g")[0])
-		at, err := s.Operate([]state.Op{{Kind: state.OpAttach, Topic: topic, Group: "g"}})
-		if err != nil {
-			t.Fatal(err)
+	told, x := newLedger(), &slowMark{fanout: newFanout(), applied: make(chan struct{}), mark: make(chan struct{})}
+	s := open(t, store.Options{SegmentBytes: 1 << 20, Exchange: x, Observer: told})
+	addTopic(t, s, "T", meta.Async)
+	operate(t, s, bindOps("T", "g")[0]) // nobody is attached, so the exchange is not asked
+	at, err := s.Operate([]state.Op{{Kind: state.OpAttach, Topic: "T", Group: "g"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-x.applied
+	batches := 0
+	s.HookPush(func() {
+		if batches++; batches > 1 {
+			return
 		}
-		for { // as soon as anybody can see that the group is attached
-			if p, _ := s.Cursor(topic, "g"); p.Attached {
-				break
-			}
+		close(x.mark)
+		// The dispatcher marks the topic now and reads what is behind the attach, up to where the log is pushed. It has to wait
+		// for this batch; a dispatcher that does not gets by without it.
+		for !s.DispatcherWaits() && s.Dispatched() <= at {
+			runtime.Gosched()
 		}
-		var ms [20]store.Message
-		var rs [20]store.Result
-		for k := range ms {
-			ms[k] = store.Message{Topic: topic, Body: []byte("x")}
-		}
-		s.Append(ms[:], rs[:])
-		settle(t, s)
-		if got := told.owedOf(topic, 0); len(got) != len(ms) {
-			t.Fatalf("%s: %d of %d messages behind the attach at %d are owed", topic, len(got), len(ms), at)
-		}
+	})
+	ms, rs := make([]store.Message, 20), make([]store.Result, 20)
+	for k := range ms {
+		ms[k] = store.Message{Topic: "T", Body: []byte("x")}
+	}
+	s.Append(ms, rs)
+	s.HookPush(nil)
+	settle(t, s)
+	if batches != 1 {
+		t.Fatalf("the messages came in %d batches; the first was to meet the attach with all of them", batches)
+	}
+	if got := told.owedOf("T", 0); len(got) != len(ms) {
+		t.Fatalf("%d of %d messages behind the attach at %d are owed", len(got), len(ms), at)
 	}
 }

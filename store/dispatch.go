@@ -31,8 +31,9 @@ const maxHeads = 8 << 10
 // such care and cost every pull-only append 30 ns.
 type dispatcher struct {
 	s       *Store
-	scratch []head     // for the writer
-	pushing sync.Mutex // held by the writer from looking at the marks of a batch's topics to pushing; taken before mu
+	scratch []head       // for the writer
+	pushing sync.RWMutex // held, shared, by the writer from looking at the marks of a batch's topics to pushing; taken before mu
+	looked  func()       // nil, but in tests: called by the writer between the two; guarded by pushing
 	wake    chan struct{}
 	stop    chan struct{}
 	done    sync.WaitGroup

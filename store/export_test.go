@@ -1,0 +1,22 @@
+package store
+
+// HookPush has fn called by the writer each time that it has looked at the marks of a batch's topics and not yet pushed what
+// the dispatcher needs of it. nil ends that.
+func (s *Store) HookPush(fn func()) {
+	s.dispatch.pushing.Lock()
+	defer s.dispatch.pushing.Unlock()
+	s.dispatch.looked = fn
+}
+
+// DispatcherWaits tells whether the dispatcher waits for the batch that the writer is about to push. It is for a function given
+// to HookPush: in it a reader is let in unless somebody waits to write.
+func (s *Store) DispatcherWaits() bool {
+	if !s.dispatch.pushing.TryRLock() {
+		return true
+	}
+	s.dispatch.pushing.RUnlock()
+	return false
+}
+
+// Dispatched is the position that everything has been dispatched below.
+func (s *Store) Dispatched() int64 { return s.dispatch.position() }
