@@ -14,8 +14,8 @@
 // A message is owed to a group by exactly one of: the window (attached groups), the cursor (detached ones), a retry line
 // (named targets). All three are functions of the log. At [Service.Start] every group that the log calls attached is
 // detached, so what was in flight becomes retries with their attempts as they were. Delivered again is what was not
-// answered, and what was answered within the last flush (a few milliseconds; within the linger time, 250 ms, for a
-// message that other groups still hold).
+// answered, and what was answered within the last flush (a few milliseconds; within the linger time, 250 ms, and a tick,
+// for a message that other groups still hold, or that a cursor cannot pass because an earlier one is not answered).
 //
 // # Life cycle
 //

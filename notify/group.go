@@ -2,7 +2,6 @@ package notify
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/fusionmq/fusionmq/notify/delivery"
 	"github.com/fusionmq/fusionmq/store/state"
@@ -12,8 +11,6 @@ import (
 type group struct {
 	s    *Service
 	name string
-
-	busy atomic.Bool // something is posted or stuck: the tick looks at it
 
 	// Only the store's dispatcher uses these: the messages of the batch that it is at.
 	inbox   []owedTo
@@ -35,6 +32,7 @@ type group struct {
 	// will find, so the readers wait until they are loaded.
 	older   bool
 	retryAt int64 // when the next retry is due, milliseconds; Never when none is known
+	wakeAt  int64 // when the tick looks at the group at the latest, milliseconds; Never while nothing is due. Only wakeLocked and tick set it
 	counted int   // of Service.waiting
 	leftAt  int64 // when the last member left
 }
@@ -57,7 +55,7 @@ type stream struct {
 
 func newGroup(s *Service, name string) *group {
 	return &group{
-		s: s, name: name, retryAt: delivery.Never,
+		s: s, name: name, retryAt: delivery.Never, wakeAt: delivery.Never,
 		d: delivery.NewGroup(name, s.o.Delivery, s.ledger), streams: make(map[string]*stream),
 	}
 }
@@ -103,12 +101,19 @@ func (g *group) pumpLocked() {
 	}
 	s.waiting.Add(int64(owed - g.counted))
 	g.counted = owed
-	if !g.busy.Load() && g.d.Deadline() != delivery.Never {
-		g.busy.Store(true)
-		poke(s.tickNow)
-	}
+	g.wakeLocked(g.d.Deadline())
 	if g.retryAt <= s.now() {
 		g.loadLocked()
+	} else if g.d.Members() > 0 {
+		g.wakeLocked(g.retryAt)
+	}
+}
+
+// wakeLocked has the tick look at the group at a time, if it does not earlier anyway.
+func (g *group) wakeLocked(at int64) {
+	if at < g.wakeAt {
+		g.wakeAt = at
+		poke(g.s.tickNow)
 	}
 }
 

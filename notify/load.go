@@ -134,7 +134,7 @@ func (se *Session) SetTimeout(handle uint32, d time.Duration) {
 func (se *Session) Drop(handle uint32) {
 	if ms := se.byHandle(handle); ms != nil {
 		ms.g.mu.Lock()
-		ms.g.d.Drop(ms.m, handle)
+		ms.g.d.Drop(ms.m, handle, se.s.now())
 		ms.g.pumpLocked()
 		ms.g.mu.Unlock()
 	}

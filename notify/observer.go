@@ -118,8 +118,6 @@ func (g *group) retryChanged(address, due int64) {
 	if due <= g.after.Due {
 		g.rewindLocked()
 	}
-	if due < g.retryAt {
-		g.retryAt = due
-		poke(g.s.tickNow)
-	}
+	g.retryAt = min(g.retryAt, due)
+	g.wakeLocked(due)
 }

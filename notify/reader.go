@@ -93,7 +93,7 @@ func (s *Service) read(g *group, st *stream) {
 			g.mu.Unlock()
 			return
 		}
-		st.d.Read(ms, next, s.now())
+		st.d.Read(ms, next)
 		if head && g.canAttachLocked(st) {
 			st.d.BeginAttach()
 			st.changing = true

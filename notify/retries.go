@@ -87,7 +87,6 @@ func (s *Service) loadRetries(g *group) {
 			}
 			g.pumpLocked()
 			g.mu.Unlock()
-			poke(s.tickNow)
 			return
 		}
 		g.pumpLocked()

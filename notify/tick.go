@@ -54,25 +54,21 @@ func (s *Service) tickLoop() {
 func (g *group) tick(now int64) (wake int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	wake = delivery.Never
-	if g.busy.Load() {
-		if d := g.d.Deadline(); d <= now {
-			g.d.Expire(now)
-			g.pumpLocked()
-		}
-		wake = g.d.Deadline()
-		if wake == delivery.Never {
-			g.busy.Store(false)
-			g.d.Trim()
-		}
+	if g.wakeAt > now {
+		return g.wakeAt
 	}
-	if g.d.Members() > 0 && g.retryAt != delivery.Never {
-		if g.retryAt <= now {
-			g.loadLocked()
-		}
-		wake = min(wake, g.retryAt)
+	if g.d.Deadline() <= now {
+		g.d.Expire(now)
 	}
-	return wake
+	g.pumpLocked()
+	g.wakeAt = g.d.Deadline()
+	if g.wakeAt == delivery.Never {
+		g.d.Trim()
+	}
+	if g.d.Members() > 0 && g.retryAt > now { // what is due is being loaded, or cannot be: whatever stands in its way ends with pumpLocked
+		g.wakeAt = min(g.wakeAt, g.retryAt)
+	}
+	return g.wakeAt
 }
 
 // allApplied writes every outcome and tells whether the store has applied them, so that what it says of a group is what the

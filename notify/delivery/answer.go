@@ -35,7 +35,7 @@ func (g *Group) Answer(m *Member, handle uint32, v Verdict, id uint64, now int64
 		g.endLate(it.msg)
 	case v == Acked:
 		g.counts.Acked++
-		g.done(it, l)
+		g.done(it, l, now)
 	case (v == Busy || v == Unknown) && !it.second && g.members.n > 1:
 		g.again(it, l, m)
 	default:
@@ -70,7 +70,7 @@ func (g *Group) SetTimeout(m *Member, handle uint32, d time.Duration) {
 }
 
 // Drop ends a delivery that cannot be made because its message is no longer there or cannot be read. It counts as taken.
-func (g *Group) Drop(m *Member, handle uint32) {
+func (g *Group) Drop(m *Member, handle uint32, now int64) {
 	if m.group == nil {
 		return
 	}
@@ -86,7 +86,7 @@ func (g *Group) Drop(m *Member, handle uint32) {
 	g.release(s)
 	g.members.link(m)
 	if posted {
-		g.done(it, l)
+		g.done(it, l, now)
 	}
 }
 
@@ -104,19 +104,18 @@ func (g *Group) Expire(now int64) {
 		g.release(s)
 		g.members.link(m)
 	}
-	for _, s := range g.streams {
-		s.advance(now)
+	if g.gaps <= now {
+		g.gaps = Never
+		for _, s := range g.streams {
+			s.advance(now)
+			g.gaps = min(g.gaps, s.deadline())
+		}
 	}
 }
 
-// Deadline is when Expire has something to do, Never when nothing is posted.
-func (g *Group) Deadline() int64 {
-	d := g.times.next(Never)
-	for _, s := range g.streams {
-		d = min(d, s.deadline())
-	}
-	return d
-}
+// Deadline is when Expire has to be called next, Never when nothing is posted and no acknowledgement waits above a gap. It may
+// be too early, never too late. Any call that changes the group may bring it forward.
+func (g *Group) Deadline() int64 { return g.times.next(g.gaps) }
 
 func (g *Group) timedOut(s *slot, now int64) {
 	g.counts.TimedOut++
@@ -156,8 +155,8 @@ func (g *Group) release(s *slot) {
 }
 
 // done ends an item that was taken, fail one that has to wait for its next attempt.
-func (g *Group) done(it item, l *lane) {
-	g.end(it, l)
+func (g *Group) done(it item, l *lane, now int64) {
+	g.end(it, l, now)
 	if it.source == fromRetry {
 		r := g.over(it.msg.Address)
 		r.taken = true
@@ -171,10 +170,10 @@ func (g *Group) done(it item, l *lane) {
 func (g *Group) fail(it item, l *lane, now int64) {
 	g.counts.Failed++
 	attempts := it.attempt + 1
-	g.end(it, l)
 	if it.source == fromCursor {
 		l.stream.failed(it.msg)
 	}
+	g.end(it, l, now)
 	g.later(it, attempts, now+Backoff(attempts).Milliseconds())
 }
 
@@ -184,12 +183,12 @@ func (g *Group) later(it item, attempts int32, due int64) {
 	g.outs = append(g.outs, outcome{msg: it.msg, source: it.source, share: it.share, failed: true, attempt: attempts, due: due})
 }
 
-func (g *Group) end(it item, l *lane) {
+func (g *Group) end(it item, l *lane, now int64) {
 	switch it.source {
 	case fromWindow:
 		l.stream.owed--
 	case fromCursor:
-		l.stream.taken(it.msg)
+		l.stream.taken(it.msg, now)
 	case fromRetry:
 	}
 }

@@ -11,7 +11,7 @@ type Config struct {
 	LateKeep      time.Duration   // how long after a timeout an answer is still honoured. Default 60 s
 	DetachBacklog int             // most messages of a topic that may wait in an attached group. Default 10,000
 	WaterMark     int             // most unanswered messages of a binding that states none. Default 10,000
-	Linger        time.Duration   // how long an acknowledgement may wait for those of other groups. Default 250 ms
+	Linger        time.Duration   // how long an acknowledgement may wait for those of other groups, or a cursor's for those below it. Default 250 ms
 	Rand          func(n int) int // a number in [0, n). Default math/rand/v2
 }
 

@@ -34,7 +34,7 @@ func (s *Stream) WantsMore() bool {
 const readAhead = 1024
 
 // Read takes the messages that the cursor found, in address order; everything below next was looked at.
-func (s *Stream) Read(ms []*Message, next int64, now int64) {
+func (s *Stream) Read(ms []*Message, next int64) {
 	for _, m := range ms {
 		s.open.push(m)
 		s.unread++
@@ -48,7 +48,6 @@ func (s *Stream) Read(ms []*Message, next int64, now int64) {
 	if s.mode == Joining && s.readTo >= s.attach {
 		s.joined()
 	}
-	s.advance(now)
 }
 
 // Abandon is called when the last member has gone: what the cursor found and nobody took is read again later. Where
@@ -92,17 +91,23 @@ func (s *Stream) Abandon(now int64) (left int) {
 		s.readTo = s.position
 		s.jump()
 	}
-	s.unread, s.behind, s.stuck = 0, 0, 0
+	s.unread, s.behind = 0, 0
+	s.above.clear()
 	return left
 }
 
-// taken marks a cursor message done; the cursor moves in advance.
-func (s *Stream) taken(m *Message) {
+// taken marks a cursor message done. One that the cursor cannot pass, because one below it is not done, waits above the gap.
+func (s *Stream) taken(m *Message, now int64) {
 	if !m.done {
 		m.done = true
 		s.behind++
 	}
 	s.shift()
+	if m.Address >= max(s.position, s.passTo) {
+		s.trimAbove() // so it holds at most twice what open did
+		s.above.push(aboveGap{m.Address, now})
+		s.group.gaps = min(s.group.gaps, now+s.group.cfg.Linger.Milliseconds())
+	}
 }
 
 // shift drops the done ones in front.
@@ -111,7 +116,6 @@ func (s *Stream) shift() {
 	for s.open.len() > 0 && (*s.open.at(0)).done {
 		s.position = s.open.pop().Address + 1
 		s.behind--
-		s.stuck = 0
 	}
 	if s.open.len() == 0 {
 		s.position = max(s.position, s.readTo)

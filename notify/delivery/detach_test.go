@@ -43,8 +43,8 @@ func TestCursorThatStepsOverAnEarlierAttachIsWrittenWhenTheLastMemberGoes(t *tes
 	s := g.Stream("T")
 	s.Start(0, 100, 200)
 	var b Batch
-	s.Read([]*Message{b.New("T", 0, 10, 40, 40, 0, 0)}, 100, 1)
-	s.Read([]*Message{b.New("T", 0, 10, 250, 250, 0, 0)}, 300, 1)
+	s.Read([]*Message{b.New("T", 0, 10, 40, 40, 0, 0)}, 100)
+	s.Read([]*Message{b.New("T", 0, 10, 250, 250, 0, 0)}, 300)
 	g.Pump(1)
 	g.Answer(m, c.got[0].Handle, Acked, 0, 2)
 	g.Pump(2)

@@ -41,12 +41,13 @@ type Group struct {
 	grown   []*Member // whose slots have taken more memory than an idle member keeps
 	outs    []outcome // for the ledger
 	moved   []*Stream // whose cursor has moved
+	gaps    int64     // no acknowledgement above a gap has to be written before; Never: there is none
 	cursors []cursorAt
 }
 
 // NewGroup makes a group without members.
 func NewGroup(name string, cfg Config, l *Ledger) *Group {
-	g := &Group{Name: name, cfg: cfg.withDefaults(), ledger: l}
+	g := &Group{Name: name, cfg: cfg.withDefaults(), ledger: l, gaps: Never}
 	g.members.rand = g.cfg.Rand
 	return g
 }
@@ -159,6 +160,7 @@ func (g *Group) Settle(now int64) { g.settle(now) }
 func (g *Group) Trim() {
 	for _, s := range g.streams {
 		s.open.trim()
+		s.above.trim()
 		s.held.trim()
 		for _, l := range s.lanes {
 			l.again.trim()

@@ -32,7 +32,7 @@ func TestNeighboursGoToOneMember(t *testing.T) {
 	for i := range int64(messages) {
 		ms = append(ms, b.New("T", 0, 1000, i, i, 0, 0))
 	}
-	s.Read(ms, messages, 1)
+	s.Read(ms, messages)
 	g.Pump(1)
 	for i, c := range conns {
 		if len(c.got) != messages/members {
@@ -46,7 +46,7 @@ func TestNeighboursGoToOneMember(t *testing.T) {
 	}
 
 	g.Answer(joined[2], conns[2].got[0].Handle, Acked, 0, 2)
-	s.Read([]*Message{b.New("T", 0, 1000, messages, messages, 0, 0)}, messages+1, 2)
+	s.Read([]*Message{b.New("T", 0, 1000, messages, messages, 0, 0)}, messages+1)
 	g.Pump(2)
 	if c := conns[2]; c.got[len(c.got)-1].Message.Address != messages {
 		t.Error("a single message did not go where the load is least")

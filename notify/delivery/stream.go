@@ -43,7 +43,8 @@ type Stream struct {
 	// The cursor. Messages in open came through it, in address order; those in front are not done. Everything below
 	// position is done or a retry. readTo is where reading goes on.
 	open     fifo[*Message]
-	behind   int // done ones in open: acknowledged, but the cursor cannot say so
+	behind   int            // done ones in open: acknowledged, but the cursor cannot say so
+	above    fifo[aboveGap] // those of behind, in the order of their acknowledgements; ones that the cursor has passed may be among them
 	position int64
 	readTo   int64
 	reported int64 // what the ledger was told
@@ -51,7 +52,6 @@ type Stream struct {
 	skipTo   int64
 	passTo   int64 // a message here has failed: the cursor must not stay below its retry
 	dirty    bool  // is in group.moved
-	stuck    int64 // since when the front of open keeps done ones from being written; 0: it does not
 }
 
 // Stream returns the group's stream of a topic, made when it is missing.
