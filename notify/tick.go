@@ -19,6 +19,7 @@ func (s *Service) tickLoop() {
 	defer s.done.Done()
 	t := time.NewTimer(s.tickEvery)
 	defer t.Stop()
+	soon := true // the timer is set to one tick
 	var swept int64
 	for {
 		select {
@@ -26,8 +27,11 @@ func (s *Service) tickLoop() {
 			return
 		case <-t.C:
 		case <-s.tickNow:
-			// Wait one tick all the same: pokes come in crowds.
-			t.Reset(s.tickEvery)
+			// Wait one tick all the same, for pokes come in crowds; but not once more for each, for a crowd need not end.
+			if !soon {
+				soon = true
+				t.Reset(s.tickEvery)
+			}
 			continue
 		}
 		now := s.now()
@@ -46,6 +50,7 @@ func (s *Service) tickLoop() {
 		if wake != delivery.Never {
 			d = min(d, max(time.Duration(wake-now)*time.Millisecond, s.tickEvery))
 		}
+		soon = d == s.tickEvery
 		t.Reset(d)
 	}
 }

@@ -56,3 +56,29 @@ func TestATimeoutOfAMessageItselfIsKeptWhateverTheTickSleepsFor(t *testing.T) {
 		}
 	})
 }
+
+// Pokes that do not end must not put the tick off.
+func TestTickGoesOnWhileItIsPoked(t *testing.T) {
+	inBubble(t, 22, func(w *world) {
+		a := w.join("S-a", fanoutOn("T"))
+		w.send("T", "x")
+		w.until("the delivery", func() bool { return w.waiting(a) == 1 })
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		defer func() { close(stop); <-stopped }()
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(w.svc.tickEvery / 2):
+					poke(w.svc.tickNow)
+				}
+			}
+		}()
+		d := w.took("the timeout", func() bool { return w.st.RetryCount("S-a") == 1 })
+		if d > 5010*time.Millisecond {
+			t.Errorf("it took %v, want 5s, a tick and a flush", d)
+		}
+	})
+}
