@@ -89,7 +89,6 @@ type gather struct {
 	start    int64
 	end      int64
 	syncOnly bool // nobody in it waits for less than a sync
-	sync     bool // somebody in it waits for one
 }
 
 func (g *gather) reset() {
@@ -181,7 +180,6 @@ func (l *Log) placeLocked(b *Batch, now int64, wantSync bool) {
 			l.gatherLocked(b.Buf[lo:hi])
 			g := m.active
 			g.syncOnly = g.syncOnly && wantSync
-			g.sync = g.sync || wantSync
 			g.parts = append(g.parts, Part{Batch: b, From: from, To: i, sync: wantSync, end: m.end, since: now})
 			b.pending++
 			lo = hi
@@ -213,7 +211,7 @@ func (l *Log) gatherLocked(b []byte) {
 	m := &l.mu
 	g := m.active
 	if len(g.chunks) == 0 {
-		g.start, g.syncOnly, g.sync = m.end, true, false
+		g.start, g.syncOnly = m.end, true
 	}
 	if c := (chunk{seg: m.cur, off: m.end - m.cur.base}); len(b) >= goodCopy {
 		c.own = b
@@ -387,8 +385,8 @@ func (g *gather) write() error {
 			return fmt.Errorf("write segment %020d at %d: %w", c.seg.base, c.off, err)
 		}
 	}
-	if g.sync {
-		s := g.chunks[len(g.chunks)-1].seg
+	if n := len(g.chunks); n > 0 {
+		s := g.chunks[n-1].seg
 		s.prepare(g.end - s.base)
 	}
 	return nil

@@ -93,13 +93,14 @@ func createSegment(fsys vfs.FS, dir string, base, size int64) (*segment, error) 
 	return s, nil
 }
 
-// A block that was reserved and never written costs the sync that first covers it a change of the file's metadata, which
-// takes as long again as the sync itself. So before records that somebody waits for, zeros are written: a chunk at a time
-// and never far ahead, since they are written to the disk twice.
+// Zeros are written ahead of the records, in large pieces that begin where a page does. A page that a record is the first to
+// touch costs the kernel more than copying the record, and a small or unaligned write gets it small ones; and a block that
+// was reserved and never written costs the sync that first covers it a change of the file's metadata, which takes as long
+// again as the sync itself. Only a log that is written slowly pays for it, with zeros that reach the disk before the records do.
 const (
-	prepareChunk = 256 << 10
-	prepareLow   = 64 << 10 // less than this ahead of the records: the next chunk
-	blockSize    = 4096
+	prepareChunk = 512 << 10
+	prepareLow   = 256 << 10 // less than this ahead of the records: the next chunk
+	pageSize     = 4096
 )
 
 var blanks [prepareChunk]byte
@@ -110,7 +111,7 @@ func (s *segment) prepare(end int64) {
 	if end+prepareLow <= s.prepared || s.prepared == s.size {
 		return
 	}
-	from := max(s.prepared, (end+blockSize-1)/blockSize*blockSize)
+	from := max(s.prepared, (end+pageSize-1)/pageSize*pageSize)
 	to := min(from+prepareChunk, s.size)
 	if from < to {
 		_, _ = s.f.WriteAt(blanks[:to-from], from)
