@@ -95,6 +95,7 @@ var numbers = []number{
 	counter("fusionmq_notify_timeouts_total", "Pushed messages without an answer in time; each is tried again. A rise means that subscribers are slow or gone.", func(r *reading) float64 { return float64(r.push.TimedOut) }),
 	counter("fusionmq_notify_catch_up_total", "Messages found through the cursors of groups that were behind.", func(r *reading) float64 { return float64(r.push.CatchUp) }),
 	counter("fusionmq_notify_attaches_total", "Groups that have caught up with the end of a topic.", func(r *reading) float64 { return float64(r.push.Attaches) }),
+	counter("fusionmq_notify_attaches_refused_total", "Attaches that the store did not take, because they did not fit what the log says of the group; it is served from its cursor meanwhile. Any rise is a defect.", func(r *reading) float64 { return float64(r.push.AttachesRefused) }),
 	counter("fusionmq_notify_detaches_total", "Groups that have left the end of a topic, with their last member or because too much waited.", func(r *reading) float64 { return float64(r.push.Detaches) }),
 	counter("fusionmq_notify_overflows_total", "Of those, because too much waited. A rise means that a group is slower than its producers.", func(r *reading) float64 { return float64(r.push.Overflows) }),
 	counter("fusionmq_notify_lost_total", "Messages that could not be read and were not delivered. Any rise needs a look at the log.", func(r *reading) float64 { return float64(r.push.Lost) }),

@@ -33,6 +33,7 @@ type group struct {
 	older   bool
 	retryAt int64 // when the next retry is due, milliseconds; Never when none is known
 	wakeAt  int64 // when the tick looks at the group at the latest, milliseconds; Never while nothing is due. Only wakeLocked and tick set it
+	ticking bool  // the tick is looking: it need not be woken
 	counted int   // of Service.waiting
 	leftAt  int64 // when the last member left
 }
@@ -51,6 +52,12 @@ type stream struct {
 	atHead   bool // the reader found nothing more and could not attach yet
 	volatile bool // has bindings that are not persistent
 	left     int  // messages that the cursor had found when the last member went
+
+	// After the store has refused an attach: how often it has in a row, when the next one may be tried and, at the head, when
+	// the reader looks again without being attached; milliseconds, Never when it need not.
+	refusals int
+	attachAt int64
+	lookAt   int64
 }
 
 func newGroup(s *Service, name string) *group {
@@ -90,7 +97,8 @@ func (g *group) pumpLocked() {
 		if s.draining.Load() || !st.started || st.reading || st.changing || g.older {
 			continue
 		}
-		if st.atHead && !g.canAttachLocked(st) {
+		if st.atHead && !g.canAttachLocked(st) && st.lookAt > s.now() {
+			g.wakeLocked(st.lookAt)
 			continue
 		}
 		if st.d.WantsMore() {
@@ -113,7 +121,9 @@ func (g *group) pumpLocked() {
 func (g *group) wakeLocked(at int64) {
 	if at < g.wakeAt {
 		g.wakeAt = at
-		poke(g.s.tickNow)
+		if !g.ticking {
+			poke(g.s.tickNow)
+		}
 	}
 }
 

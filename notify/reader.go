@@ -98,7 +98,10 @@ func (s *Service) read(g *group, st *stream) {
 			st.d.BeginAttach()
 			st.changing = true
 		} else if head {
-			st.atHead = true
+			st.atHead, st.lookAt = true, delivery.Never
+			if now := s.now(); st.attachAt > now {
+				st.lookAt = now + attachRetry.Milliseconds()
+			}
 			st.reading = false
 		}
 		g.pumpLocked()

@@ -14,7 +14,8 @@ type counters struct {
 	catchUps                              atomic.Uint64
 	operations, operateRecords            atomic.Uint64
 	operateFailures                       atomic.Uint64
-	attaches, detaches, overflows         atomic.Uint64
+	attaches, attachesRefused             atomic.Uint64
+	detaches, overflows                   atomic.Uint64
 	lost, volatileDrops, topicsMade       atomic.Uint64
 	pushed, acked, failed, timeouts, late atomic.Uint64 // of groups that are gone from the table
 }
@@ -31,6 +32,7 @@ type Stats struct {
 	OperateRecords      uint64 // records they were written in
 	OperateFailures     uint64 // records that the store refused; they are tried again
 	Attaches, Detaches  uint64
+	AttachesRefused     uint64 // attaches that did not fit what the log says of the group; it stays detached
 	Overflows           uint64 // detaches because too much waited
 	Lost                uint64 // messages that could not be read and were not delivered
 	VolatileDrops       uint64 // messages of volatile bindings dropped with their group's last member
@@ -66,7 +68,7 @@ func (s *Service) Stats() Stats {
 		Sends: c.sends.Load(), SendFailures: c.sendFailures.Load(), Busy: c.busy.Load(),
 		Pushed: c.pushed.Load(), Acked: c.acked.Load(), Failed: c.failed.Load(), TimedOut: c.timeouts.Load(), LateAcked: c.late.Load(),
 		CatchUp: c.catchUps.Load(), Operations: c.operations.Load(), OperateRecords: c.operateRecords.Load(), OperateFailures: c.operateFailures.Load(),
-		Attaches: c.attaches.Load(), Detaches: c.detaches.Load(), Overflows: c.overflows.Load(),
+		Attaches: c.attaches.Load(), AttachesRefused: c.attachesRefused.Load(), Detaches: c.detaches.Load(), Overflows: c.overflows.Load(),
 		Lost: c.lost.Load(), VolatileDrops: c.volatileDrops.Load(), TopicsMade: c.topicsMade.Load(),
 		Open: s.ledger.Open(),
 	}

@@ -65,13 +65,12 @@ func (g *group) tick(now int64) (wake int64) {
 	if g.d.Deadline() <= now {
 		g.d.Expire(now)
 	}
+	// What is due then and not begun by pumpLocked cannot be: whatever stands in its way ends with another call of it.
+	g.wakeAt, g.ticking = delivery.Never, true
 	g.pumpLocked()
-	g.wakeAt = g.d.Deadline()
-	if g.wakeAt == delivery.Never {
+	g.ticking = false
+	if g.d.Deadline() == delivery.Never {
 		g.d.Trim()
-	}
-	if g.d.Members() > 0 && g.retryAt > now { // what is due is being loaded, or cannot be: whatever stands in its way ends with pumpLocked
-		g.wakeAt = min(g.wakeAt, g.retryAt)
 	}
 	return g.wakeAt
 }

@@ -37,6 +37,7 @@ type world struct {
 	st    *store.Store
 	svc   *Service
 	opts  Options
+	wrap  func(Store) Store // nil, or what the service sees instead of the store
 
 	mu      sync.Mutex
 	members []*member
@@ -115,9 +116,13 @@ func (m *member) Push(d Delivery) {
 	m.inbox = append(m.inbox, pushed{d: d})
 }
 
-func newWorld(t testing.TB, seed uint64, change func(*Options)) *world {
+// newWorld makes a world with the options as change leaves them. wrap, at most one, is put between the service and the store.
+func newWorld(t testing.TB, seed uint64, change func(*Options), wrap ...func(Store) Store) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), fs: vfs.NewMem(), got: map[key]*history{}, taken: map[place]bool{}, addr: map[uint64]int64{}, sent: map[uint64]string{}}
 	w.clock.Store(1_700_000_000_000)
+	for _, f := range wrap {
+		w.wrap = f
+	}
 	rng := rand.New(rand.NewPCG(seed, 2))
 	w.opts = Options{
 		Delivery:      delivery.Config{Rand: rng.IntN},
@@ -155,7 +160,11 @@ func (w *world) open() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.svc.Start(w.st); err != nil {
+	var st Store = w.st
+	if w.wrap != nil {
+		st = w.wrap(st)
+	}
+	if err := w.svc.Start(st); err != nil {
 		w.t.Fatal(err)
 	}
 	if w.pub, err = w.svc.Open(&member{w: w}, netip.MustParseAddrPort("127.0.0.1:1")); err != nil {

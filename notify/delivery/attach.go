@@ -1,5 +1,7 @@
 package delivery
 
+import "github.com/fusionmq/fusionmq/store/state"
+
 // CanAttach tells whether a group whose cursor has come to the head may be attached: its machines have taken almost all
 // that the cursor found and of the retries that are due, so they keep up, and nothing of an earlier attach is left for
 // the cursor to step over. Otherwise a slow group would be attached, overflow, and be attached again, with a retry for
@@ -36,6 +38,20 @@ func (s *Stream) EndAttach(at int64) {
 	if s.readTo >= at {
 		s.joined()
 	}
+}
+
+// Refused takes back an attach whose record the store has not taken, instead of EndAttach. pos is where the store says that
+// the group stands. What it does not know of the cursor is told again, and what it owes by retries the cursor steps over, so
+// that the next attach is not refused for the same reason.
+func (s *Stream) Refused(pos state.GroupPosition) {
+	s.EndAttach(-1)
+	s.reported = min(s.reported, pos.Cursor)
+	if s.position < pos.SkipTo {
+		s.skipFrom, s.skipTo = pos.SkipFrom, pos.SkipTo
+		s.jump()
+	}
+	s.shift()
+	s.mark()
 }
 
 // joined is called when the cursor was read up to the attach record: what was held follows what it found.

@@ -57,3 +57,40 @@ func TestCursorThatStepsOverAnEarlierAttachIsWrittenWhenTheLastMemberGoes(t *tes
 		t.Errorf("written %+v, want %+v; can attach: %v", got, want, s.CanAttach())
 	}
 }
+
+// A refused attach leaves the stream where the store says that it is, so that the next one is not refused for the same reason.
+func TestRefusedAttachTellsTheCursorAgainAndStepsOverWhatIsARetry(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		position int64 // of the stream
+		store    state.GroupPosition
+		want     []state.Op
+		from     int64 // where reading goes on
+		stop     int64
+	}{
+		{"the store has not heard of the cursor", 300, state.GroupPosition{Cursor: 40, SkipFrom: 100, SkipTo: 200}, []state.Op{cursorTo(300)}, 300, Never},
+		{"the stream has not heard of an earlier attach", 50, state.GroupPosition{Cursor: 50, SkipFrom: 100, SkipTo: 200}, nil, 50, 100},
+		{"and stands in it", 150, state.GroupPosition{Cursor: 50, SkipFrom: 100, SkipTo: 200}, []state.Op{cursorTo(200)}, 200, Never},
+		{"another attach", 50, state.GroupPosition{Cursor: 50, Attached: true, Attach: 60}, nil, 50, Never},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := newLedger()
+			g := NewGroup("g", Config{}, l)
+			s := g.Stream("T")
+			s.Start(tc.position, 0, 0)
+			s.BeginAttach()
+			s.Owe(l.Add(nil, []state.Owed{owed("T", 400, "g")})[0], 0)
+			s.Refused(tc.store)
+			g.Settle(1)
+			if got := ops(l, 1); !cmp.Equal(got, tc.want) {
+				t.Errorf("written %+v, want %+v", got, tc.want)
+			}
+			if from, stop := s.ReadTo(); from != tc.from || stop != tc.stop {
+				t.Errorf("reading goes on at %d up to %d, want %d, %d", from, stop, tc.from, tc.stop)
+			}
+			if s.Mode() != Detached || s.Owed() != 0 || l.Open() != 0 {
+				t.Errorf("mode %v, %d owed, %d open", s.Mode(), s.Owed(), l.Open())
+			}
+		})
+	}
+}

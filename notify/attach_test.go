@@ -1,0 +1,65 @@
+package notify
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fusionmq/fusionmq/store/state"
+)
+
+// refusing is a store that does not take attaches while it is told so: they name somebody whom it does not know.
+type refusing struct {
+	Store
+	on      atomic.Bool
+	refused atomic.Int64
+}
+
+func (s *refusing) Operate(ops []state.Op) (int64, error) {
+	ops = slices.Clone(ops)
+	for i := range ops {
+		if ops[i].Kind == state.OpAttach && s.on.Load() {
+			ops[i].Group = "nobody"
+			s.refused.Add(1)
+		}
+	}
+	return s.Store.Operate(ops)
+}
+
+// An attach that the store has not taken leaves the group with its cursor: nothing else owes it anything. It is tried again, less
+// and less often.
+func TestLaw5GroupWhoseAttachIsRefusedIsServedFromItsCursor(t *testing.T) {
+	st := &refusing{}
+	st.on.Store(true)
+	wrap := func(s Store) Store { st.Store = s; return st }
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 23, func(o *Options) { o.Now = nil }, wrap)
+		a := w.join("S-a", fanoutOn("T"))
+		w.until("a refusal", func() bool { return w.svc.Stats().AttachesRefused == 1 })
+		for range 5 {
+			w.send("T", "x")
+			if d := w.took("the message through the cursor", func() bool { return w.waiting(a) == 1 }); d > 1010*time.Millisecond {
+				t.Errorf("it took %v, want a second and a tick", d)
+			}
+			w.ackAll()
+		}
+		time.Sleep(20 * time.Minute)
+		if got := w.svc.Stats().AttachesRefused; got != uint64(st.refused.Load()) || got < 5 || got > 15 {
+			t.Errorf("%d attaches were tried in 20 minutes and %d counted, want 1, 2, 4 s and so on up to 5 minutes apart", st.refused.Load(), got)
+		}
+		if mode, n := w.mode("S-a", "T"), w.svc.Stats().Attaches; mode != "detached" || n != 0 {
+			t.Errorf("the group is %s, %d attaches", mode, n)
+		}
+		st.on.Store(false)
+		time.Sleep(attachRetryMost)
+		w.until("the attach", func() bool { return w.mode("S-a", "T") == "attached" })
+		w.send("T", "x")
+		if d := w.took("the message", func() bool { return w.waiting(a) == 1 }); d > 10*time.Millisecond {
+			t.Errorf("it took %v to an attached group", d)
+		}
+		w.ackAll()
+		w.check()
+	})
+}
