@@ -31,6 +31,7 @@ type options struct {
 	fill   int64         // bytes of data for the start budget
 	conns  int           // idle push connections
 	store  string        // -benchtime of the store's benchmarks
+	cache  bool          // fill the page cache before each section
 	behind int64         // messages that groups are behind before the writes beside them are measured
 }
 
@@ -79,6 +80,7 @@ func main() {
 	flag.IntVar(&o.conns, "conns", 19000, "idle push connections; the descriptor limit may allow fewer")
 	flag.StringVar(&o.store, "benchtime", "1s", "-benchtime of the store's benchmarks")
 	flag.Int64Var(&o.behind, "behind", 0, "messages of 128 B that 50 groups are behind before the writes of the section groups; those writes add to it")
+	flag.BoolVar(&o.cache, "cache", true, "fill the page cache before each section, as it is on a machine that has stored messages for a day")
 	flag.Parse()
 	var err error
 	if o.only, err = regexp.Compile(only); err != nil {
@@ -116,11 +118,17 @@ func run(o options) error {
 		}
 	}
 	var failed error
+	var cache pageCache
 	for _, s := range sections {
 		if !o.only.MatchString(s.name) {
 			continue
 		}
 		fmt.Printf("\n== %s\n", s.name)
+		if o.cache {
+			if err := cache.fill(o.dir); err != nil {
+				return fmt.Errorf("fill the page cache: %w", err)
+			}
+		}
 		if err := s.run(b); err != nil {
 			fmt.Printf("%s: not measured: %v\n", s.name, err)
 			failed = fmt.Errorf("%s: %w", s.name, err)
