@@ -10,7 +10,7 @@ import (
 // loaded count as waiting.
 func (g *group) canAttachLocked(st *stream) bool {
 	now := g.s.now()
-	return st.d.CanAttach() && !g.loading && g.retryAt > now && st.attachAt <= now && !g.s.draining.Load()
+	return st.d.CanAttach() && !g.loading && g.retryAtLocked() > now && st.attachAt <= now && !g.s.draining.Load()
 }
 
 // attachRetry is how long a group that the store has refused to attach waits before it tries again, twice as long after each

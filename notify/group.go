@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"github.com/fusionmq/fusionmq/notify/delivery"
-	"github.com/fusionmq/fusionmq/store/state"
 )
 
 // group is one subscriber group with its lock, and what the service does for it in the background.
@@ -22,8 +21,8 @@ type group struct {
 	parked  []parked // bindings that are not persistent, while no member is connected
 	gone    bool     // no longer in the service's table
 
-	after   state.Retry // where loading of the retry line goes on
-	rewinds int         // how often after went back to the start
+	line    [2]linePart // how far the retry line is loaded
+	rewinds int         // how often a part of it went back to its start
 	loading bool
 	// dropping is how many detaches are about to take messages off the retry line with volatile bindings: it is not to be
 	// loaded before they have.
@@ -31,7 +30,6 @@ type group struct {
 	// older says that retries which were in flight at a detach may wait in the line: they are older than what the cursors
 	// will find, so the readers wait until they are loaded.
 	older   bool
-	retryAt int64 // when the next retry is due, milliseconds; Never when none is known
 	wakeAt  int64 // when the tick looks at the group at the latest, milliseconds; Never while nothing is due. Only wakeLocked and tick set it
 	ticking bool  // the tick is looking: it need not be woken
 	counted int   // of Service.waiting
@@ -62,8 +60,9 @@ type stream struct {
 
 func newGroup(s *Service, name string) *group {
 	return &group{
-		s: s, name: name, retryAt: delivery.Never, wakeAt: delivery.Never,
-		d: delivery.NewGroup(name, s.o.Delivery, s.ledger), streams: make(map[string]*stream),
+		s: s, name: name, wakeAt: delivery.Never,
+		line: [2]linePart{{at: delivery.Never}, {at: delivery.Never}},
+		d:    delivery.NewGroup(name, s.o.Delivery, s.ledger), streams: make(map[string]*stream),
 	}
 }
 
@@ -110,11 +109,7 @@ func (g *group) pumpLocked() {
 	s.waiting.Add(int64(owed - g.counted))
 	g.counted = owed
 	g.wakeLocked(g.d.Deadline())
-	if g.retryAt <= s.now() {
-		g.loadLocked()
-	} else if g.d.Members() > 0 {
-		g.wakeLocked(g.retryAt)
-	}
+	g.loadLocked()
 }
 
 // wakeLocked has the tick look at the group at a time, if it does not earlier anyway.
@@ -137,12 +132,6 @@ func (s *Service) online(g *group) {
 	g.older = true
 	g.rewindLocked()
 	g.pumpLocked()
-}
-
-// rewindLocked makes the loader look at the retry line from its start.
-func (g *group) rewindLocked() {
-	g.after, g.retryAt = state.Retry{}, 0
-	g.rewinds++
 }
 
 // refresh brings a stream's bindings up to date and places its cursor when that has not been done.
@@ -168,7 +157,7 @@ func (g *group) leaveLocked() {
 	now := g.s.now()
 	g.leftAt = now
 	g.d.ForgetRetries()
-	g.retryAt = delivery.Never
+	g.line[partDetached].at, g.line[partDue].at = delivery.Never, delivery.Never
 	for _, st := range g.streams {
 		st.left = st.d.Abandon(now)
 		st.atHead = false

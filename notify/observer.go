@@ -115,9 +115,5 @@ func (g *group) retryChanged(address, due int64) {
 	if due == delivery.Never || g.d.Members() == 0 {
 		return
 	}
-	if due <= g.after.Due {
-		g.rewindLocked()
-	}
-	g.retryAt = min(g.retryAt, due)
-	g.wakeLocked(due)
+	g.dueLocked(due)
 }

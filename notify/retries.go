@@ -1,6 +1,8 @@
 package notify
 
 import (
+	"math"
+
 	"github.com/fusionmq/fusionmq/notify/delivery"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/state"
@@ -8,18 +10,90 @@ import (
 
 const (
 	retryBatch = 128
-	retryAhead = 256 // retries of a group that wait in memory for a machine
+	retryAhead = 256 // retries of each part of a group's line that wait in memory for a machine
 )
 
-// loadLocked begins to load retries that are due.
+// linePart is how far a part of a group's retry line is loaded.
+type linePart struct {
+	after state.Retry // loading goes on behind it
+	at    int64       // when, milliseconds; 0: at once, for there is or may be more that is due; Never: nothing more is known
+}
+
+// The parts of a retry line. What a detach has made of first deliveries is due at once and stands in front, up to
+// [delivery.Config.DetachBacklog] messages of each topic. A retry that has become due must not wait until a slow group has taken
+// those, so both parts are loaded, each up to retryAhead, and a lane makes them take turns.
+const (
+	partDetached = iota
+	partDue
+)
+
+// partStart is where loading of a part starts.
+var partStart = [2]state.Retry{partDue: {Address: math.MaxInt64}} // behind everything of due time 0
+
+// rewindLocked makes the loader look at the retry line from its start.
+func (g *group) rewindLocked() {
+	g.rewindPartLocked(partDetached)
+	g.rewindPartLocked(partDue)
+}
+
+func (g *group) rewindPartLocked(part int) {
+	g.line[part] = linePart{after: partStart[part]}
+	g.rewinds++
+}
+
+// dueLocked notes that the line may have a retry with this due time that the loader does not know.
+func (g *group) dueLocked(due int64) {
+	part := partDue
+	if due <= 0 {
+		part = partDetached
+	}
+	p := &g.line[part]
+	if due <= p.after.Due {
+		g.rewindPartLocked(part)
+	}
+	p.at = min(p.at, due)
+	g.wakeLocked(due)
+}
+
+// retryAtLocked is when the next retry is due, Never when none is known.
+func (g *group) retryAtLocked() int64 { return min(g.line[partDetached].at, g.line[partDue].at) }
+
+// partLocked is the part that is to be loaded next: one that is due and has room in memory, the one with more room first; -1
+// when there is none.
+func (g *group) partLocked(now int64) int {
+	var waiting [2]int
+	waiting[partDetached], waiting[partDue] = g.d.RetriesWaiting()
+	part := -1
+	for i := range g.line {
+		if g.line[i].at <= now && waiting[i] < retryAhead && (part < 0 || waiting[i] < waiting[part]) {
+			part = i
+		}
+	}
+	return part
+}
+
+// mayLoadLocked tells whether the line may be loaded at all.
+func (g *group) mayLoadLocked() bool {
+	return g.d.Members() > 0 && g.dropping == 0 && !g.s.draining.Load() && g.s.started.Load()
+}
+
+// loadLocked begins to load retries that are due, and has the tick come back for those that will be.
 func (g *group) loadLocked() {
-	if g.loading || g.dropping > 0 || g.d.Members() == 0 || g.d.RetriesWaiting() >= retryAhead || g.s.draining.Load() || !g.s.started.Load() {
+	if g.loading || !g.mayLoadLocked() {
 		return
 	}
-	g.loading = true
-	g.retryAt = delivery.Never
-	g.s.work.Add(1)
-	go g.s.loadRetries(g)
+	now := g.s.now()
+	if g.partLocked(now) >= 0 {
+		g.loading = true
+		g.s.work.Add(1)
+		go g.s.loadRetries(g)
+		return
+	}
+	for i := range g.line {
+		if at := g.line[i].at; at > now {
+			g.wakeLocked(at)
+		}
+	}
 }
 
 // loadRetries reads the retry line up to what is not due.
@@ -33,13 +107,30 @@ func (s *Service) loadRetries(g *group) {
 		if g.d.BeginLoad() {
 			g.rewindLocked()
 		}
-		after, rewinds := g.after, g.rewinds
-		g.mu.Unlock()
 		now := s.now()
+		part := g.partLocked(now)
+		if part < 0 || !g.mayLoadLocked() {
+			g.d.EndLoad() // BeginLoad has just looked
+			g.loading = false
+			g.pumpLocked()
+			g.mu.Unlock()
+			return
+		}
+		p := &g.line[part]
+		p.at = delivery.Never
+		after, rewinds := p.after, g.rewinds
+		g.mu.Unlock()
 		n := s.store.Retries(g.name, after, buf)
 		items = items[:0]
-		next := int64(delivery.Never)
+		next := int64(0) // more behind these
+		if n < len(buf) {
+			next = delivery.Never
+		}
 		for _, r := range buf[:n] {
+			if r.Due > 0 && part == partDetached {
+				next = delivery.Never
+				break
+			}
 			if r.Due > now {
 				next = r.Due
 				break
@@ -59,38 +150,23 @@ func (s *Service) loadRetries(g *group) {
 			items = append(items, delivery.Retry{Retry: r, Message: m})
 		}
 		g.mu.Lock()
-		if g.d.Members() == 0 {
-			g.loading = false
-			g.d.EndLoad()
-			g.mu.Unlock()
-			return
-		}
-		g.d.Retry(items)
-		if g.rewinds != rewinds { // something came in before the place that we read
-			g.pumpLocked()
-			g.mu.Unlock()
-			continue
-		}
-		g.after = after
-		full := g.d.RetriesWaiting() >= retryAhead
-		if !full || after.Attempt > 0 {
-			g.older = g.older && n == len(buf) && next == delivery.Never && !full
-		}
-		if next != delivery.Never || n < len(buf) || full {
-			g.loading = false
-			g.retryAt = min(g.retryAt, next)
-			if g.d.EndLoad() {
-				g.rewindLocked()
+		if g.mayLoadLocked() { // else the line is read again from its start when it may
+			g.d.Retry(items)
+			if g.rewinds == rewinds { // else something came in before the place that we read
+				p.after, p.at = after, min(p.at, next)
+				g.olderLocked()
 			}
-			if full {
-				g.retryAt = 0
-			}
-			g.pumpLocked()
-			g.mu.Unlock()
-			return
 		}
 		g.pumpLocked()
 		g.mu.Unlock()
+	}
+}
+
+// olderLocked lets the readers of the group's cursors go on once the line has nothing older than what they will find: what a
+// detach has made is loaded, and what it has interrupted in a cursor before.
+func (g *group) olderLocked() {
+	if d, f := &g.line[partDetached], &g.line[partDue]; d.at == delivery.Never && (f.at > 0 || f.after.Attempt > 0) {
+		g.older = false
 	}
 }
 

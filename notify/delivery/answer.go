@@ -49,7 +49,9 @@ func (g *Group) again(it item, l *lane, except *Member) {
 	it.second, it.except = true, except
 	g.counts.SecondTries++
 	if it.source == fromRetry {
-		g.retries++
+		if r := g.retrying[it.msg.Address]; r != nil && !r.over {
+			g.count(r, 1)
+		}
 	}
 	l.again.push(it)
 	g.wakeLane(l)
@@ -204,7 +206,7 @@ func (g *Group) endLate(msg *Message) {
 			g.unpost(s)
 			g.keepLate(s, s.posted)
 		} else if !r.over {
-			g.retries--
+			g.count(r, -1)
 		}
 	}
 	r := g.over(msg.Address)

@@ -7,7 +7,7 @@ import "github.com/fusionmq/fusionmq/store/state"
 // the cursor to step over. Otherwise a slow group would be attached, overflow, and be attached again, with a retry for
 // every message.
 func (s *Stream) CanAttach() bool {
-	return s.mode == Detached && s.unread <= nearHead && s.group.retries <= nearHead && (s.skipFrom >= s.skipTo || s.position >= s.skipTo)
+	return s.mode == Detached && s.unread <= nearHead && s.group.waiting[0]+s.group.waiting[1] <= nearHead && (s.skipFrom >= s.skipTo || s.position >= s.skipTo)
 }
 
 // nearHead is how many cursor messages, and how many retries, may still wait for a machine when a group is attached.
@@ -99,7 +99,8 @@ func (s *Stream) EndDetach(at int64, was Mode, now int64) {
 	g.eachPosted(func(sl *slot) {
 		if sl.source == fromWindow && sl.lane.stream == s {
 			sl.source = fromRetry
-			g.known(sl.msg.Address).slot = sl
+			r := g.known(sl.msg.Address)
+			r.slot, r.front = sl, true
 		}
 	})
 	s.owed = 0

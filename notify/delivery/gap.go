@@ -72,7 +72,7 @@ func (s *Stream) convert(below, now int64) {
 			if r.slot != nil {
 				it = &r.slot.item
 			} else {
-				g.retries++
+				g.count(r, 1)
 				if !it.second { // those of again were counted when they were posted first
 					s.unread--
 				}

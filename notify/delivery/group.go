@@ -32,7 +32,7 @@ type Group struct {
 	// retrying are the messages of the group's retry line that are known here: waiting for a machine, posted, or with an
 	// outcome that the store has not applied yet. The line shows them until then and must not be served from twice.
 	retrying map[int64]*retrying
-	retries  int     // of retrying: those that wait for a machine
+	waiting  [2]int  // of retrying: those that wait for a machine; at 1 those that a detach has made of first deliveries
 	loading  bool    // somebody reads the line: what he has read may be older than what is known here
 	applied  []int64 // of retrying: what would have been forgotten meanwhile
 

@@ -77,8 +77,9 @@ func (g *Group) endRun(r *run) {
 func (g *Group) postOne(l *lane, now int64, r *run) bool {
 	q := l.next()
 	it := *q.at(0)
+	var known *retrying
 	if it.source == fromRetry {
-		if r := g.retrying[it.msg.Address]; r == nil || r.over {
+		if known = g.retrying[it.msg.Address]; known == nil || known.over {
 			q.pop() // ended by a late answer while it waited
 			return true
 		}
@@ -91,8 +92,8 @@ func (g *Group) postOne(l *lane, now int64, r *run) bool {
 			l.again.pushFront(it)
 			return true
 		}
-		if it.source == fromRetry {
-			g.retries--
+		if known != nil {
+			g.count(known, -1)
 		}
 		g.fail(it, l, now) // no other machine takes anything now
 		return true
@@ -110,9 +111,9 @@ func (g *Group) postOne(l *lane, now int64, r *run) bool {
 	s.item, s.lane, s.state = it, l, slotPosted
 	s.posted, s.deadline = now, now+g.cfg.AckTimeout.Milliseconds()
 	g.times.posted.push(s)
-	if it.source == fromRetry {
-		g.retrying[it.msg.Address].slot = s
-		g.retries--
+	if known != nil {
+		known.slot = s
+		g.count(known, -1)
 	}
 	if it.source == fromCursor && q == &l.first {
 		l.stream.unread--

@@ -5,6 +5,7 @@ type retrying struct {
 	slot  *slot // posted; nil: waiting in a lane, or over
 	over  bool  // it has an outcome: it waits for its next attempt, or is done
 	taken bool  // done
+	front bool  // a detach has made it: it stands in front of what has failed
 	ops   int   // operations on it that the store has not applied yet
 }
 
@@ -73,8 +74,18 @@ func (g *Group) EndLoad() (again bool) {
 	return again
 }
 
-// RetriesWaiting is how many retries are loaded and wait for a machine.
-func (g *Group) RetriesWaiting() int { return g.retries }
+// RetriesWaiting is how many retries are loaded and wait for a machine: those that a detach has made of first deliveries, and
+// the others.
+func (g *Group) RetriesWaiting() (front, others int) { return g.waiting[1], g.waiting[0] }
+
+// count notes that a retry waits for a machine, or with -1 that it does no more.
+func (g *Group) count(r *retrying, d int) {
+	if r.front {
+		g.waiting[1] += d
+	} else {
+		g.waiting[0] += d
+	}
+}
 
 // Retrying tells whether a message of the retry line is in memory already.
 func (g *Group) Retrying(address int64) bool { return g.retrying[address] != nil }
@@ -87,8 +98,9 @@ func (g *Group) Retry(rs []Retry) {
 		if g.retrying[r.Address] != nil || g.Stream(r.Topic).mode == Detaching {
 			continue
 		}
-		g.known(r.Address)
-		g.retries++
+		k := g.known(r.Address)
+		k.front = r.Due == 0
+		g.count(k, 1)
 		l := g.Stream(r.Topic).lane(r.Message.TagsCode)
 		q := &l.retry
 		if r.Attempt == 0 { // a first delivery that a detach has interrupted: in line with the others, oldest first
@@ -121,7 +133,7 @@ func (g *Group) forget(it item) {
 	if r == nil || r.over || r.slot != nil {
 		return
 	}
-	g.retries--
+	g.count(r, -1)
 	if r.ops > 0 {
 		r.over = true // Applied forgets it
 	} else {
