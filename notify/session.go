@@ -95,7 +95,7 @@ func (se *Session) Metadata(groups []string, credit bool) error {
 				se.leaveLocked(ms)
 			} else if credit != se.mu.limited {
 				ms.g.mu.Lock()
-				ms.g.d.Limit(ms.m, credit)
+				ms.g.d.Limit(ms.m, credit, se.s.now())
 				ms.g.pumpLocked()
 				ms.g.mu.Unlock()
 			}

@@ -80,14 +80,32 @@ func (g *Group) Join(c Conn, index uint8, limited bool) *Member {
 // Group is the group that the member belongs to.
 func (m *Member) Group() *Group { return m.group }
 
-// Limit says whether the member is sent only what Credit allows, or what the watermarks allow.
-func (g *Group) Limit(m *Member, on bool) {
-	m.limited = on
+// Limit says whether the member is sent only what Credit allows, or what the watermarks allow. It does nothing for one that
+// has left.
+func (g *Group) Limit(m *Member, on bool, now int64) {
+	if m.group == nil {
+		return
+	}
+	if m.limited != on {
+		m.limited = on
+		for _, b := range m.slots.blocks {
+			for i := range b {
+				if s := &b[i]; s.state == slotLate {
+					g.times.remove(s)
+					g.keepLate(s, now)
+				}
+			}
+		}
+	}
 	g.members.link(m)
 }
 
-// Credit sets how much the member may have unanswered. It is a level: the newest one holds.
+// Credit sets how much the member may have unanswered. It is a level: the newest one holds. It does nothing for one that has
+// left.
 func (g *Group) Credit(m *Member, messages uint32, bytes int64) {
+	if m.group == nil {
+		return
+	}
 	m.limited, m.credit, m.bytes = true, messages, bytes
 	g.members.link(m)
 }
