@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,32 +9,23 @@ import (
 	"github.com/fusionmq/fusionmq/store/state"
 )
 
-// refusing is a store that does not take attaches while it is told so: they name somebody whom it does not know.
-type refusing struct {
-	Store
-	on      atomic.Bool
-	refused atomic.Int64
-}
-
-func (s *refusing) Operate(ops []state.Op) (int64, error) {
-	ops = slices.Clone(ops)
-	for i := range ops {
-		if ops[i].Kind == state.OpAttach && s.on.Load() {
-			ops[i].Group = "nobody"
-			s.refused.Add(1)
-		}
-	}
-	return s.Store.Operate(ops)
-}
-
 // An attach that the store has not taken leaves the group with its cursor: nothing else owes it anything. It is tried again, less
 // and less often.
 func TestLaw5GroupWhoseAttachIsRefusedIsServedFromItsCursor(t *testing.T) {
-	st := &refusing{}
-	st.on.Store(true)
-	wrap := func(s Store) Store { st.Store = s; return st }
+	var on atomic.Bool
+	var refused atomic.Int64
+	on.Store(true)
+	st := &hooked{operate: func(ops []state.Op) error {
+		for i := range ops {
+			if ops[i].Kind == state.OpAttach && on.Load() {
+				ops[i].Group = "nobody" // whom the store does not know
+				refused.Add(1)
+			}
+		}
+		return nil
+	}}
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 23, func(o *Options) { o.Now = nil }, wrap)
+		w := newWorld(t, 23, func(o *Options) { o.Now = nil }, st.wrap)
 		a := w.join("S-a", fanoutOn("T"))
 		w.until("a refusal", func() bool { return w.svc.Stats().AttachesRefused == 1 })
 		for range 5 {
@@ -46,13 +36,13 @@ func TestLaw5GroupWhoseAttachIsRefusedIsServedFromItsCursor(t *testing.T) {
 			w.ackAll()
 		}
 		time.Sleep(20 * time.Minute)
-		if got := w.svc.Stats().AttachesRefused; got != uint64(st.refused.Load()) || got < 5 || got > 15 {
-			t.Errorf("%d attaches were tried in 20 minutes and %d counted, want 1, 2, 4 s and so on up to 5 minutes apart", st.refused.Load(), got)
+		if got := w.svc.Stats().AttachesRefused; got != uint64(refused.Load()) || got < 5 || got > 15 {
+			t.Errorf("%d attaches were tried in 20 minutes and %d counted, want 1, 2, 4 s and so on up to 5 minutes apart", refused.Load(), got)
 		}
 		if mode, n := w.mode("S-a", "T"), w.svc.Stats().Attaches; mode != "detached" || n != 0 {
 			t.Errorf("the group is %s, %d attaches", mode, n)
 		}
-		st.on.Store(false)
+		on.Store(false)
 		time.Sleep(attachRetryMost)
 		w.until("the attach", func() bool { return w.mode("S-a", "T") == "attached" })
 		w.send("T", "x")

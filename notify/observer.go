@@ -111,8 +111,8 @@ func (o *observer) Applied(at int64, ops []state.Op) {
 func (g *group) retryChanged(address, due int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.d.Applied(address)
-	if due == delivery.Never || g.d.Members() == 0 {
+	look := g.d.Applied(address)
+	if !look || due == delivery.Never || g.d.Members() == 0 {
 		return
 	}
 	g.dueLocked(due)

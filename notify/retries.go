@@ -101,6 +101,8 @@ func (s *Service) loadRetries(g *group) {
 	defer s.work.Done()
 	buf := make([]state.Retry, retryBatch)
 	items := make([]delivery.Retry, 0, retryBatch)
+	var known [retryBatch]bool
+	var ended []state.Retry
 	var batch delivery.Batch
 	for {
 		g.mu.Lock()
@@ -121,12 +123,17 @@ func (s *Service) loadRetries(g *group) {
 		after, rewinds := p.after, g.rewinds
 		g.mu.Unlock()
 		n := s.store.Retries(g.name, after, buf)
-		items = items[:0]
+		g.mu.Lock()
+		for i := range buf[:n] {
+			known[i] = g.d.Retrying(buf[i].Address) // waits or is posted, or its outcome is on its way
+		}
+		g.mu.Unlock()
+		items, ended = items[:0], ended[:0]
 		next := int64(0) // more behind these
 		if n < len(buf) {
 			next = delivery.Never
 		}
-		for _, r := range buf[:n] {
+		for i, r := range buf[:n] {
 			if r.Due > 0 && part == partDetached {
 				next = delivery.Never
 				break
@@ -134,6 +141,10 @@ func (s *Service) loadRetries(g *group) {
 			if r.Due > now {
 				next = r.Due
 				break
+			}
+			if known[i] {
+				after = r
+				continue
 			}
 			visible := s.store.TopicVisible(r.Topic) // before looking
 			m, err := s.retryHead(&batch, r)
@@ -144,12 +155,16 @@ func (s *Service) loadRetries(g *group) {
 			after = r
 			if err != nil {
 				s.lost("retry", r.Topic, r.Address, err)
-				s.ledger.Retire(r.Topic, g.name, r.Address)
+				ended = append(ended, r)
 				continue
 			}
 			items = append(items, delivery.Retry{Retry: r, Message: m})
 		}
 		g.mu.Lock()
+		for _, r := range ended {
+			g.d.Taken([]int64{r.Address})
+			s.ledger.Retire(r.Topic, g.name, r.Address)
+		}
 		if g.mayLoadLocked() { // else the line is read again from its start when it may
 			g.d.Retry(items)
 			if g.rewinds == rewinds { // else something came in before the place that we read

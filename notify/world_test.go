@@ -528,6 +528,33 @@ var opNames = map[state.OpKind]string{
 	state.OpUnbind: "unbind", state.OpAttach: "attach", state.OpDetach: "detach", state.OpCursor: "cursor",
 }
 
+// hooked is a store that asks before it does: an error of the hook is the store's. Hooks are set before the service starts.
+type hooked struct {
+	Store
+	operate  func(ops []state.Op) error
+	recordAt func(at int64) error
+}
+
+func (h *hooked) wrap(s Store) Store { h.Store = s; return h }
+
+func (h *hooked) Operate(ops []state.Op) (int64, error) {
+	if h.operate != nil {
+		if err := h.operate(ops); err != nil {
+			return 0, err
+		}
+	}
+	return h.Store.Operate(ops)
+}
+
+func (h *hooked) RecordAt(at int64) ([]byte, func(), error) {
+	if h.recordAt != nil {
+		if err := h.recordAt(at); err != nil {
+			return nil, nil, err
+		}
+	}
+	return h.Store.RecordAt(at)
+}
+
 // tap notes what the store applies, for the message of a failure.
 type tap struct {
 	w *world

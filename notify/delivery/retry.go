@@ -37,19 +37,25 @@ func (g *Group) over(address int64) *retrying {
 	return r
 }
 
-// Applied tells that the store has applied an operation on a message: when it was the last one that is known of, and the
-// line still shows the message, it is to be tried again.
-func (g *Group) Applied(address int64) {
-	if r := g.retrying[address]; r != nil {
-		r.ops = max(r.ops-1, 0)
-		if r.over && r.ops == 0 {
-			if g.loading {
-				g.applied = append(g.applied, address)
-			} else {
-				delete(g.retrying, address)
-			}
-		}
+// Applied tells that the store has applied an operation on a message, or has refused it: the line says the same then. When it
+// was the last one that is known of, and the line still shows the message, it is to be tried again. It reports whether the line
+// is to be looked at for the message: not while it is waiting or posted here, or another operation is on its way, and not when
+// somebody reads the line, for then EndLoad says so.
+func (g *Group) Applied(address int64) (look bool) {
+	r := g.retrying[address]
+	if r == nil {
+		return true
 	}
+	r.ops = max(r.ops-1, 0)
+	if !r.over || r.ops > 0 {
+		return false
+	}
+	if g.loading {
+		g.applied = append(g.applied, address)
+		return false
+	}
+	delete(g.retrying, address)
+	return !r.taken
 }
 
 // BeginLoad and EndLoad bracket reading the retry line and handing what was found to Retry; in between, messages whose
