@@ -50,7 +50,7 @@ const (
 	maxPostTimeout = time.Minute
 )
 
-// errNotOwed is returned by Load for a message that the group is not owed after all.
+// errNotOwed is returned by Load, and by retryHead, for a message that the group is not owed after all.
 var errNotOwed = errors.New("notify: message is not for this group")
 
 // Load reads the message of a delivery. Release or Keep must be called before the next Load. When it fails there is nothing to deliver, and the delivery has been ended: the message cannot be read any more,

@@ -1,9 +1,11 @@
 package notify
 
 import (
+	"errors"
 	"math"
 
 	"github.com/fusionmq/fusionmq/notify/delivery"
+	"github.com/fusionmq/fusionmq/notify/mapping"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/state"
 )
@@ -148,13 +150,15 @@ func (s *Service) loadRetries(g *group) {
 			}
 			visible := s.store.TopicVisible(r.Topic) // before looking
 			m, err := s.retryHead(&batch, r)
-			if err != nil && visible <= r.Address {
+			if err != nil && !errors.Is(err, errNotOwed) && visible <= r.Address {
 				next = now + 1 // of a sync topic, and not synced yet: a detach makes retries of what is not visible
 				break
 			}
 			after = r
 			if err != nil {
-				s.lost("retry", r.Topic, r.Address, err)
+				if !errors.Is(err, errNotOwed) {
+					s.lost("retry", r.Topic, r.Address, err)
+				}
 				ended = append(ended, r)
 				continue
 			}
@@ -185,6 +189,10 @@ func (g *group) olderLocked() {
 	}
 }
 
+// retryHead makes the head of a retry's message. It returns errNotOwed for one that the group is not owed: a cursor takes a
+// message by its queue entry, and what it has interrupted before anybody loaded it is a retry of a message that may be
+// restricted to another group. A message type that only has the hash of one that the group is bound to is not told here: the
+// binding that it came by may have ended and be forgotten, and a message too many is better than one too few.
 func (s *Service) retryHead(batch *delivery.Batch, r state.Retry) (*delivery.Message, error) {
 	b, release, err := s.store.RecordAt(r.Address)
 	if err != nil {
@@ -194,6 +202,11 @@ func (s *Service) retryHead(batch *delivery.Batch, r state.Retry) (*delivery.Mes
 	v, err := record.Parse(b)
 	if err != nil {
 		return nil, err
+	}
+	if r.Size == 0 { // read through a cursor
+		if only, ok := mapping.Target(v.Properties()); ok && string(only) != r.Group {
+			return nil, errNotOwed
+		}
 	}
 	m := batch.New(r.Topic, v.QueueID(), int32(len(b)), r.Address, r.Position, v.StoreTime(), v.TagsCode())
 	if r.Attempt > 0 {

@@ -125,3 +125,36 @@ func TestARetryThatCannotBeReadIsCountedOnce(t *testing.T) {
 		t.Errorf("counted %d times, want once", n)
 	}
 }
+
+// A cursor takes messages by their queue entries. What it had found and nobody had loaded when the last member went is checked
+// when it comes again.
+func TestARetryOfAMessageForAnotherGroupIsNotDelivered(t *testing.T) {
+	w := newWorld(t, 27, nil)
+	w.join("S-a", fanoutOn("T")).leave()
+	w.quiet()
+	w.restrict = "S-b"
+	w.send("T", "x")
+	w.restrict = ""
+	w.send("T", "x", "x")
+	a := w.join("S-a")
+	w.until("catch-up", func() bool { return w.waiting(a) == 3 })
+	w.mu.Lock()
+	handle := a.inbox[1].d.Handle
+	w.mu.Unlock()
+	a.se.Answers([]Answer{{Handle: handle, Status: wire.NoError}}) // the first is below and cannot be passed
+	a.leave()
+	w.settle()
+	if n := w.st.RetryCount("S-a"); n != 1 {
+		t.Fatalf("%d retries, want the first message", n)
+	}
+	a = w.join("S-a")
+	w.until("the line to empty", func() bool { return w.st.RetryCount("S-a") == 0 || w.waiting(a) > 1 })
+	w.until("the third", func() bool { return w.waiting(a) > 0 })
+	if got := w.ids(a); !slices.Equal(got, []uint64{3}) {
+		t.Errorf("got %v, want 3: the first is for another group", got)
+	}
+	if n := w.svc.Stats().Lost; n != 0 {
+		t.Errorf("%d lost", n)
+	}
+	w.ackAll()
+}

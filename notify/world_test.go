@@ -39,16 +39,17 @@ type world struct {
 	opts  Options
 	wrap  func(Store) Store // nil, or what the service sees instead of the store
 
-	mu      sync.Mutex
-	members []*member
-	got     map[key]*history
-	taken   map[place]bool // an acknowledgement was processed, and no crash since could have lost it
-	wrong   []violation
-	sent    map[uint64]string // id -> message type
-	nextID  uint64
-	pub     *Session
-	ops     []string
-	addr    map[uint64]int64
+	mu       sync.Mutex
+	members  []*member
+	got      map[key]*history
+	taken    map[place]bool // an acknowledgement was processed, and no crash since could have lost it
+	wrong    []violation
+	sent     map[uint64]string // id -> message type
+	nextID   uint64
+	restrict string // the one group that send's messages are for
+	pub      *Session
+	ops      []string
+	addr     map[uint64]int64
 }
 
 // key is one group's share of one message.
@@ -320,6 +321,11 @@ func (w *world) send(topic string, types ...string) []uint64 {
 				Group: []byte("P-test"), Committed: true, BornTime: uint64(w.clock.Load()), Priority: 4,
 			},
 			Body: fmt.Appendf(nil, "message %d", w.nextID),
+		}
+	}
+	if w.restrict != "" {
+		for i := range ms {
+			ms[i].Header.TargetGroup, ms[i].Header.Set = []byte(w.restrict), ms[i].Header.Set.With(wire.FieldTargetGroup)
 		}
 	}
 	w.pub.Send(ms, rs)
