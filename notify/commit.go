@@ -11,8 +11,7 @@ import (
 // of a message.
 const maxOps = 4096
 
-// flushLoop writes outcomes: as soon as there are many, else a few milliseconds after the first. It is the natural place
-// to wait, because nobody waits for it.
+// flushLoop writes outcomes a few milliseconds after the first. It is the natural place to wait, because nobody waits for it.
 func (s *Service) flushLoop() {
 	defer s.done.Done()
 	t := time.NewTimer(time.Hour)

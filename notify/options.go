@@ -24,8 +24,6 @@ type Options struct {
 
 	// FlushInterval is how long outcomes wait for others before they are written. Default 4 ms.
 	FlushInterval time.Duration
-	// FlushOps is how many outcomes are written without waiting. Default 512.
-	FlushOps int
 	// MaxWaiting is how many messages may wait in all attached groups together; above it a group that has more than its
 	// share is detached. Default 1,000,000; a waiting message takes about 32 bytes a group.
 	MaxWaiting int
@@ -43,9 +41,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.FlushInterval == 0 {
 		o.FlushInterval = 4 * time.Millisecond
-	}
-	if o.FlushOps == 0 {
-		o.FlushOps = 512
 	}
 	if o.MaxWaiting == 0 {
 		o.MaxWaiting = 1_000_000

@@ -66,8 +66,8 @@ func (s *Stream) joined() {
 }
 
 // BeginDetach and EndDetach bracket the writing of the detach record; at is its address, or -1 when it was not written.
-// In between nothing new of the window is posted. Afterwards what was posted goes on as retries, which the store has
-// made of it without counting the attempt, and what waited is left to the retry line.
+// In between the window is posted as before, and nothing of the retry line. Afterwards what was posted goes on as retries,
+// which the store has made of it without counting the attempt, and what waited is left to the retry line.
 func (s *Stream) BeginDetach() (was Mode) {
 	was = s.mode
 	s.mode = Detaching
