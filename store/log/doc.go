@@ -11,7 +11,7 @@
 // leaves nothing behind that a reader or a later recovery could see, and consumes no queue offset. After a failed sync
 // nothing is accepted until the log is opened again, since the kernel may have dropped the pages.
 //
-// What it does not do: it knows nothing of topics, and it deletes no segment.
+// What it does not do: it knows nothing of topics, and it deletes a segment only when told to ([Log.DeleteBelow]).
 //
 // Goroutines: prepare makes the next segment before the current one is full and watches the time of syncs; flush syncs. Both start in Start and end
 // in Close. Lock order: Log.mu is taken last and never held during a callback or a system call on the write path.

@@ -167,7 +167,12 @@ func (l *Log) repair() {
 		l.stats.failures.Add(1)
 		return // the next tick tries again; the first failure has been told
 	}
-	kept := append([]*segment(nil), segs[:keep]...)
+	var kept []*segment
+	for _, s := range *l.segs.Load() { // DeleteBelow may have taken some away meanwhile
+		if s.base <= cur.base {
+			kept = append(kept, s)
+		}
+	}
 	l.segs.Store(&kept)
 	for _, s := range segs[keep:] {
 		s.unref()

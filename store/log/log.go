@@ -78,6 +78,8 @@ type Log struct {
 	}
 	room sync.Cond // on mu: the writer took a gather, a segment was prepared (or not), the log failed or closed
 
+	doomed []int64 // bases of files that DeleteBelow has still to remove, oldest first; of its caller alone
+
 	batches sync.Pool     // of *Batch
 	prepare chan struct{} // cap 1: make the next segment
 	flush   chan struct{} // cap 1: somebody waits for a sync

@@ -3,7 +3,6 @@ package queue
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -277,45 +276,6 @@ func (t *Topic) release(address int64) {
 	if t.watched {
 		t.wakeLocked()
 	}
-}
-
-// DropBelow forgets what the log no longer has: entries with addresses below a position cannot be read any more, and
-// files that speak only for positions below it are removed.
-func (x *Index) DropBelow(position int64) error {
-	x.settling.Lock()
-	defer x.settling.Unlock()
-	x.sealing.Lock()
-	defer x.sealing.Unlock()
-	var errs []error
-	for _, t := range x.allTopics() {
-		t.Queues(func(q *Queue) {
-			offset, err := q.searchAddress(position)
-			if err != nil {
-				errs = append(errs, err)
-			} else if offset > q.min.Load() {
-				q.min.Store(offset)
-			}
-		})
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	x.mu.Lock()
-	old := *x.spans.Load()
-	n := 0
-	for n < len(old) && old[n].end <= position {
-		n++
-	}
-	kept := slices.Clone(old[n:])
-	x.spans.Store(&kept)
-	x.mu.Unlock()
-	for _, s := range old[:n] {
-		if err := x.cfg.FS.Remove(s.path()); err != nil {
-			errs = append(errs, err)
-		}
-		s.release()
-	}
-	return errors.Join(errs...)
 }
 
 // damaged reports an error of reading a span. When the file is to blame it is removed, so that the next start builds the

@@ -81,13 +81,13 @@ func (op *Op) check(i int) error {
 		}
 		return nil
 	}
-	if op.Kind < OpDelete || op.Kind > OpCursor {
-		return bad("kind", number(int64(op.Kind)), "1 to 8")
+	if !op.Kind.known() {
+		return bad("kind", number(int64(op.Kind)), "1 to 8 or 32")
 	}
 	if err := name("topic", op.Topic); err != nil {
 		return err
 	}
-	if op.Kind != OpDelete && op.Kind != OpUpdate {
+	if op.Kind.ofGroup() {
 		if err := name("group", op.Group); err != nil {
 			return err
 		}
@@ -99,6 +99,13 @@ func (op *Op) check(i int) error {
 	case OpDelete:
 		if op.Last < op.First {
 			return bad("last", number(op.Last), "at least first")
+		}
+	case OpRelocate:
+		if op.Last < op.First {
+			return bad("last", number(op.Last), "at least first")
+		}
+		if op.Size < 1 {
+			return bad("size", number(int64(op.Size)), "1 or more")
 		}
 	case OpRetire:
 		if op.Last != 0 && op.Last < op.First {
@@ -130,6 +137,11 @@ func (op *Op) check(i int) error {
 	}
 	return nil
 }
+
+func (k OpKind) known() bool { return k >= OpDelete && k <= OpCursor || k == OpRelocate }
+
+// ofGroup says whether the operation names one group.
+func (k OpKind) ofGroup() bool { return k != OpDelete && k != OpUpdate && k != OpRelocate }
 
 type opEncoder struct {
 	list  []string
@@ -182,17 +194,20 @@ func (e *opEncoder) intern(s string) uint64 {
 func (e *opEncoder) append(b []byte, op *Op) []byte {
 	b = append(b, byte(op.Kind))
 	b = binary.AppendUvarint(b, e.intern(op.Topic))
-	if op.Kind != OpDelete && op.Kind != OpUpdate {
+	if op.Kind.ofGroup() {
 		b = binary.AppendUvarint(b, e.intern(op.Group))
 	}
 	switch op.Kind {
-	case OpDelete, OpUpdate, OpRetire, OpCursor:
+	case OpDelete, OpUpdate, OpRetire, OpCursor, OpRelocate:
 		b = binary.AppendVarint(b, op.First-e.first)
 		e.first = op.First
 	}
 	switch op.Kind {
 	case OpDelete:
 		b = binary.AppendUvarint(b, uint64(op.Last-op.First))
+	case OpRelocate:
+		b = binary.AppendUvarint(b, uint64(op.Last-op.First))
+		b = binary.AppendUvarint(b, uint64(op.Size))
 	case OpRetire:
 		if op.Last == 0 {
 			b = append(b, 0)
@@ -249,22 +264,25 @@ func DecodeOps(b []byte) ([]Op, error) {
 
 func (d *decoder) op(op *Op, list []string, first *int64) {
 	op.Kind = OpKind(d.byte())
-	if d.err == nil && (op.Kind < OpDelete || op.Kind > OpCursor) {
+	if d.err == nil && !op.Kind.known() {
 		d.fail(fmt.Sprintf("operation kind %d is not known", op.Kind))
 		return
 	}
 	op.Topic = d.name(list)
-	if op.Kind != OpDelete && op.Kind != OpUpdate {
+	if op.Kind.ofGroup() {
 		op.Group = d.name(list)
 	}
 	switch op.Kind {
-	case OpDelete, OpUpdate, OpRetire, OpCursor:
+	case OpDelete, OpUpdate, OpRetire, OpCursor, OpRelocate:
 		*first += d.varint() // may wrap with nonsense; check finds the negative ones
 		op.First = *first
 	}
 	switch op.Kind {
 	case OpDelete:
 		op.Last = op.First + int64(d.uvarint(math.MaxInt64))
+	case OpRelocate:
+		op.Last = op.First + int64(d.uvarint(math.MaxInt64))
+		op.Size = int32(d.uvarint(math.MaxInt32))
 	case OpRetire:
 		if n := int64(d.uvarint(math.MaxInt64)); n > 0 {
 			op.Last = op.First + n - 1

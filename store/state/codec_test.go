@@ -26,12 +26,13 @@ var goldenOps = []Op{
 	{Kind: OpCursor, Topic: "Trade", Group: "log", First: math.MaxInt64},
 	{Kind: OpDetach, Topic: "Trade", Group: "pay"},
 	{Kind: OpUnbind, Topic: "Trade", Group: "pay", Binding: Binding{Kind: BindDirect, Expr: "created", WaterMark: -1}},
+	{Kind: OpRelocate, Topic: "Trade", First: 1200, Last: 90_000_000_000, Size: 4 << 20},
 }
 
 // goldenBody is goldenOps as version 1 writes it. It is on disks: a change here is a change of the format.
 const goldenBody = "01" + // version
 	"05" + "055472616465" + "03706179" + "0763726561746564" + "036c6f67" + "00" + // Trade pay created log ""
-	"0a" + // 10 operations
+	"0b" + // 10 operations
 	"04" + "00" + "01" + "01" + "02" + "00" + "01" + // bind
 	"04" + "00" + "03" + "04" + "04" + "65" + "00" + // bind fanout
 	"06" + "00" + "01" + // attach
@@ -41,7 +42,8 @@ const goldenBody = "01" + // version
 	"03" + "00" + "03" + "e707" + "01" + // retire a range of one, 500 back
 	"08" + "00" + "03" + "86f5ffffffffffffff01" + // cursor
 	"07" + "00" + "01" + // detach
-	"05" + "00" + "01" + "01" + "02" + "00" + "00" // unbind
+	"05" + "00" + "01" + "01" + "02" + "00" + "00" + // unbind
+	"20" + "00" + "9dedffffffffffffff01" + "d0feaba3cf02" + "80808002" // relocate
 
 func TestGoldenOperations(t *testing.T) {
 	b, err := AppendOps(nil, goldenOps)

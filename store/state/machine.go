@@ -177,6 +177,8 @@ func (m *Machine) apply(at int64, op *Op) bool {
 		return m.bind(at, op)
 	case OpUnbind:
 		return m.unbind(at, op)
+	case OpRelocate:
+		return m.relocate(op)
 	}
 	t := m.topics[op.Topic]
 	if t == nil {

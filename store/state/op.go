@@ -16,6 +16,8 @@ const (
 	OpAttach                   // Group is owed the messages of Topic from this record's address on by the data queue
 	OpDetach                   // Group is owed the messages of Topic from this record's address on by its cursor; its window shares become retries, no attempt counted, due at once
 	OpCursor                   // Group has taken every message of Topic below First through its cursor
+
+	OpRelocate OpKind = 32 // the record of the message of Topic at First is at position Last now and has Size bytes, wherever that message is owed; First stays its address
 )
 
 // BindingKind is the form of a subscription.
@@ -48,7 +50,8 @@ type Op struct {
 	Kind        OpKind
 	Topic       string
 	Group       string
-	First, Last int64 // addresses
+	First, Last int64 // addresses; Last of OpRelocate is a position
+	Size        int32 // of OpRelocate, in bytes
 	Binding     Binding
 	Failed      []Failed
 }
