@@ -3,9 +3,9 @@ module github.com/fusionmq/fusionmq/fusion
 go 1.26.0
 
 require (
-	github.com/cloudwego/netpoll v0.7.2
 	github.com/fusionmq/fusionmq/metaq v0.0.0
 	github.com/fusionmq/fusionmq/notify v0.0.0
+	github.com/fusionmq/fusionmq/socket v0.0.0
 	github.com/fusionmq/fusionmq/store v0.0.0
 	github.com/grafana/pyroscope-go v1.5.0
 	github.com/prometheus/client_golang v1.25.0
@@ -24,6 +24,7 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cloudwego/base64x v0.1.6 // indirect
 	github.com/cloudwego/gopkg v0.1.4 // indirect
+	github.com/cloudwego/netpoll v0.7.2 // indirect
 	github.com/grafana/pyroscope-go/godeltaprof v0.1.12 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/klauspost/compress v1.20.4 // indirect
@@ -42,5 +43,6 @@ require (
 replace (
 	github.com/fusionmq/fusionmq/metaq => ../metaq
 	github.com/fusionmq/fusionmq/notify => ../notify
+	github.com/fusionmq/fusionmq/socket => ../socket
 	github.com/fusionmq/fusionmq/store => ../store
 )

@@ -41,5 +41,6 @@ replace (
 	github.com/fusionmq/fusionmq/metaq => ../metaq
 	github.com/fusionmq/fusionmq/notify => ../notify
 	github.com/fusionmq/fusionmq/sdk-go => ../sdk-go
+	github.com/fusionmq/fusionmq/socket => ../socket
 	github.com/fusionmq/fusionmq/store => ../store
 )

@@ -18,5 +18,6 @@ require (
 replace (
 	github.com/fusionmq/fusionmq/metaq => ../metaq
 	github.com/fusionmq/fusionmq/notify => ../notify
+	github.com/fusionmq/fusionmq/socket => ../socket
 	github.com/fusionmq/fusionmq/store => ../store
 )

@@ -15,7 +15,7 @@ import (
 // Handler is what the host does with one connection.
 type Handler interface {
 	// Readable takes what r holds. It returns nil when r is empty, ErrBehind when more than most bytes are left, and any other
-	// error to end the connection, whatever is left. Its panics are not contained.
+	// error to end the connection, whatever is left; it is not called again then. Its panics are not contained.
 	Readable(r Reader, most int) error
 	// Closed says that the connection is gone: nothing can be written, and Readable does not come again. It must not block: it
 	// may run on the goroutine that all connections share.
@@ -45,6 +45,7 @@ type Conn struct {
 	host          Handler
 	remote, local netip.AddrPort
 	writes        *atomic.Uint64
+	ended         bool // Readable has ended it. Of the goroutine that reads
 
 	writing sync.Mutex // held by Write. Taken before mu
 
@@ -119,16 +120,36 @@ func (c *Conn) register(fd int) {
 
 // onRequest runs on netpoll's workers while np has unread bytes. It must leave none, or be called again for ever.
 func (c *Conn) onRequest(np detacher) {
-	err := c.host.Readable(np.Reader(), pauseAbove)
-	switch {
-	case errors.Is(err, ErrBehind):
-		c.mu.Lock()
-		c.mu.paused = true
-		c.mu.Unlock()
-		_ = np.Detach() // only marks it while onRequest runs; then netpoll lets go of the descriptor and calls released
-	case err != nil:
-		_ = np.Close()
+	if !c.read(np.Reader(), pauseAbove) {
+		return
 	}
+	c.mu.Lock()
+	c.mu.paused = true
+	c.mu.Unlock()
+	_ = np.Detach() // only marks it while onRequest runs; then netpoll lets go of the descriptor and calls released
+}
+
+// read hands what has come to the host, and drops what comes after the host has ended the connection. Such a connection is not
+// closed here but by the poller, which sees its hang-up like any other: a descriptor that is closed while the poller holds an
+// event of it may have another connection by the time it looks.
+func (c *Conn) read(r Reader, most int) (behind bool) {
+	if !c.ended {
+		err := c.host.Readable(r, most)
+		if err == nil || errors.Is(err, ErrBehind) {
+			return err != nil
+		}
+		c.ended = true
+		c.Shut()
+	}
+	for n := r.Len(); n > 0; n = r.Len() {
+		if _, err := r.Next(n); err != nil {
+			return false
+		}
+		if r.Release() != nil {
+			return false
+		}
+	}
+	return false
 }
 
 // released is netpoll's close callback: it does not use the descriptor any more, nor reads.
@@ -136,17 +157,12 @@ func (c *Conn) released(np netpoll.Connection) {
 	c.mu.Lock()
 	paused, fd := c.mu.paused, c.mu.fd
 	c.mu.Unlock()
-	if !paused { // netpoll closes it
+	if !paused { // netpoll closes the descriptor
 		c.gone()
 		return
 	}
-	// A connection that has ended meanwhile hangs up as soon as it is registered.
-	if c.host.Readable(np.Reader(), math.MaxInt) == nil {
-		c.register(fd)
-		return
-	}
-	c.gone()
-	_ = unix.Close(fd)
+	c.read(np.Reader(), math.MaxInt)
+	c.register(fd) // one that has ended meanwhile hangs up at once
 }
 
 // gone is the end of c, before the descriptor and netpoll's buffers go. A Write that waits has a duplicate of the descriptor; the

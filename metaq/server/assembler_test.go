@@ -13,11 +13,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
 )
 
-// memory is a source that holds what has "arrived".
+// memory is a Reader that holds what has "arrived".
 type memory struct{ b []byte }
 
 func (m *memory) Len() int                   { return len(m.b) }
@@ -29,7 +30,7 @@ func (m *memory) Next(n int) ([]byte, error) {
 	return p, nil
 }
 
-// trickle is a source into which bytes arrive between any two looks at it.
+// trickle is a Reader into which bytes arrive between any two looks at it.
 type trickle struct {
 	memory
 	rest []byte
@@ -43,7 +44,7 @@ func (m *trickle) Len() int {
 	return n
 }
 
-// sink is a link whose writes go to memory; window limits what tryWrite takes.
+// sink is a link whose writes go to memory; window limits what TryWrite takes.
 type sink struct {
 	got    bytes.Buffer
 	window int
@@ -52,7 +53,7 @@ type sink struct {
 	cut    atomic.Bool
 }
 
-func (s *sink) tryWrite(vs [][]byte) (n int, err error) {
+func (s *sink) TryWrite(vs [][]byte) (n int, err error) {
 	s.writes++
 	for _, v := range vs {
 		if s.window >= 0 && n+len(v) > s.window {
@@ -64,15 +65,19 @@ func (s *sink) tryWrite(vs [][]byte) (n int, err error) {
 	return n, s.err
 }
 
-func (s *sink) write(vs [][]byte) error {
+func (s *sink) Write(vs [][]byte, check func(int) error) (n int, err error) {
 	for _, v := range vs {
+		if err := check(n); err != nil {
+			return n, err
+		}
 		s.got.Write(v)
+		n += len(v)
 	}
-	return s.err
+	return n, s.err
 }
 
-func (s *sink) buffered() int { return 0 }
-func (s *sink) shut()         { s.cut.Store(true) }
+func (s *sink) Buffered() int { return 0 }
+func (s *sink) Shut()         { s.cut.Store(true) }
 
 func testConn(h HandlerFunc) (*Conn, *sink) {
 	s := &Server{cfg: Config{Handler: h, Log: slog.New(slog.DiscardHandler)}.withDefaults(), stopped: make(chan struct{})}
@@ -141,6 +146,30 @@ func TestBytesThatArriveWhileAFrameIsCutBelongToTheirFrame(t *testing.T) {
 				t.Fatalf("%d bytes, then %d at a time: %d of 20 requests, %d bytes wait", first, each, len(opaques), len(c.in.partial))
 			}
 		}
+	}
+}
+
+func TestBytesThatArriveDuringALongBurstAreNewerThanIt(t *testing.T) {
+	begun := time.Now()
+	now, src := begun, &memory{reqFrame(1, "x")}
+	c, _ := testConn(func(b *Burst) {
+		if now.Equal(begun) {
+			now = now.Add(10 * time.Minute)
+			src.b = append(src.b, reqFrame(2, "x")[:20]...)
+		}
+		b.Hold(&b.Requests[0]) // an answer would count as well
+	})
+	c.srv.cfg.Now = func() time.Time { return now }
+	if err := c.readable(src, anyMuch); err != nil {
+		t.Fatal(err)
+	}
+	c.sweep(now.Add(c.srv.cfg.PartialTimeout - time.Second))
+	if why := c.reason.Load(); why != nil {
+		t.Errorf("closed before its time: %v", *why)
+	}
+	c.sweep(now.Add(c.srv.cfg.PartialTimeout + time.Second))
+	if why := c.reason.Load(); why == nil || !errors.Is(*why, ErrPartial) {
+		t.Error("half a frame waits for ever")
 	}
 }
 

@@ -1,13 +1,13 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
+	"github.com/fusionmq/fusionmq/socket"
 )
 
 // Request is one request of a burst. Header and Body alias memory that is used again after Serve returns.
@@ -176,14 +176,6 @@ func (b *Burst) call(h Handler) {
 	h.Serve(b)
 }
 
-// source is the read side of a link: what has arrived and was not taken.
-type source interface {
-	Len() int
-	Peek(n int) ([]byte, error) // n <= Len
-	Next(n int) ([]byte, error) // n <= Len; valid until Release
-	Release() error
-}
-
 // assembler cuts a stream into frames. It never waits: what is less than a frame it copies aside, growing with what has
 // arrived and not with what the length word promises.
 type assembler struct {
@@ -193,16 +185,13 @@ type assembler struct {
 	since   atomic.Int64 // when the partial frame began, Now in nanoseconds; 0 when there is none
 }
 
-// errBehind is what readable returns for a connection whose handler does not keep up.
-var errBehind = errors.New("more has arrived than is handled")
-
-// readable serves all that has arrived on c. It stops with errBehind when more than most bytes still wait after a burst; most
+// readable serves all that has arrived on c. It stops with socket.ErrBehind when more than most bytes still wait after a burst; most
 // may be anyMuch. Any other error is the end of the connection.
-func (c *Conn) readable(src source, most int) error {
+func (c *Conn) readable(src socket.Reader, most int) error {
 	c.busy.Store(true)
 	defer c.busy.Store(false)
-	c.active.Store(c.srv.cfg.Now().UnixNano())
 	for src.Len() > 0 {
+		c.active.Store(c.srv.cfg.Now().UnixNano()) // each time: what arrived during a burst is newer than what began it
 		b := newBurst(c)
 		err := c.fill(b, src)
 		if len(b.Requests) > 0 {
@@ -219,7 +208,7 @@ func (c *Conn) readable(src source, most int) error {
 			return *c.reason.Load()
 		}
 		if src.Len() > most {
-			return errBehind
+			return socket.ErrBehind
 		}
 	}
 	if c.srv.stopping.Load() {
@@ -229,7 +218,7 @@ func (c *Conn) readable(src source, most int) error {
 }
 
 // fill takes frames from src until the burst is full or no whole frame is left.
-func (c *Conn) fill(b *Burst, src source) error {
+func (c *Conn) fill(b *Burst, src socket.Reader) error {
 	defer func() {
 		c.srv.count.bytesIn.Add(c.in.taken)
 		c.in.taken = 0
@@ -261,7 +250,7 @@ func (c *Conn) fill(b *Burst, src source) error {
 
 // next returns the next whole frame, nil when src had less than that; src is then empty, but for what has arrived meanwhile.
 // Its length is asked once: what arrives between two looks could make a whole frame, and more, of what is taken for a part of one.
-func (a *assembler) next(src source) ([]byte, error) {
+func (a *assembler) next(src socket.Reader) ([]byte, error) {
 	have := src.Len()
 	if len(a.partial) == 0 {
 		if have >= 4 {
@@ -300,7 +289,7 @@ func (a *assembler) next(src source) ([]byte, error) {
 }
 
 // take moves n bytes of src to the partial frame, whose size is known to be size, or not yet (0).
-func (a *assembler) take(src source, n, size int) error {
+func (a *assembler) take(src socket.Reader, n, size int) error {
 	if n == 0 {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
+	"github.com/fusionmq/fusionmq/socket"
 )
 
 // Why a connection ended; Config.Closed gets one of these, or an error that wraps it.
@@ -30,18 +31,6 @@ var ErrClosed = errors.New("server: connection is closed")
 var ErrTooManyCalls = errors.New("server: too many unanswered requests to this client")
 
 const maxCalls = 1024
-
-// link is what a Conn needs of the socket below it: netpoll now, and package net below crypto/tls.
-type link interface {
-	// tryWrite writes as much of vs as goes without blocking. A full window is n < len, nil.
-	tryWrite(vs [][]byte) (n int, err error)
-	// write writes all of vs, waiting for the peer. It keeps Conn.flushing at the time when the 256 KiB in work were begun.
-	write(vs [][]byte) error
-	// buffered is how many bytes have been read from the socket and wait for the handler.
-	buffered() int
-	// shut ends both directions at once. The connection's closed method runs soon after. Idempotent.
-	shut()
-}
 
 // Conn is a client's connection. All methods may be called from any goroutine.
 type Conn struct {
@@ -111,7 +100,7 @@ func (c *Conn) Close(why error) {
 // fail records the first reason and shuts the socket down; reports whether this call was the first.
 func (c *Conn) fail(why error) bool {
 	first := c.reason.CompareAndSwap(nil, &why)
-	c.link.shut()
+	c.link.Shut()
 	return first
 }
 
@@ -234,18 +223,18 @@ func (c *Conn) drain(block bool) {
 			v.bufs = o.vectors(v.bufs)
 			size += o.Len()
 		}
-		n, err := c.link.tryWrite(v.bufs)
+		n, err := c.link.TryWrite(v.bufs)
 		if err == nil && n < size {
-			rest := skip(v.bufs, n)
+			rest := socket.Skip(v.bufs, n)
 			if !block {
 				go func() {
-					c.written(queue, size, c.link.write(rest))
+					c.written(queue, size, c.flush(rest))
 					v.spare = queue[:0]
 					c.drain(true)
 				}()
 				return
 			}
-			err = c.link.write(rest)
+			err = c.flush(rest)
 		}
 		c.written(queue, size, err)
 		v.spare = queue[:0]
@@ -255,7 +244,6 @@ func (c *Conn) drain(block bool) {
 // written accounts for a batch and releases it.
 func (c *Conn) written(queue []*Output, size int, err error) {
 	if err != nil {
-		// First cut the socket: the poller may still hold views of the bodies, but can send none of them any more.
 		c.fail(fmt.Errorf("write: %w", err))
 	} else {
 		c.active.Store(c.srv.cfg.Now().UnixNano())
@@ -309,18 +297,6 @@ func (v *vector) put() {
 	clear(v.bufs[:cap(v.bufs)])
 	v.bufs = v.bufs[:0]
 	vectors.Put(v)
-}
-
-// skip drops the first n bytes of vs, in place.
-func skip(vs [][]byte, n int) [][]byte {
-	for len(vs) > 0 && n >= len(vs[0]) {
-		n -= len(vs[0])
-		vs = vs[1:]
-	}
-	if n > 0 {
-		vs[0] = vs[0][n:]
-	}
-	return vs
 }
 
 // Response is a client's answer to a request of ours. It owns its memory.
@@ -403,7 +379,7 @@ func (c *Conn) answered(h *remoting.Header, body []byte) {
 func (c *Conn) waiting() int64 {
 	n := c.in.room.Load()
 	if c.busy.Load() {
-		n += int64(c.link.buffered())
+		n += int64(c.link.Buffered())
 	}
 	return n
 }

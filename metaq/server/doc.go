@@ -1,9 +1,9 @@
-// Package server accepts RocketMQ connections on netpoll and hands whole bursts of requests to a [Handler].
+// Package server accepts RocketMQ connections and hands whole bursts of requests to a [Handler].
 //
 // Start with [Listen]. For every connection that has bytes to read, the server takes all whole frames that are there (up to
 // MaxBurst), decodes their headers, calls the handler once with the [Burst], and writes all answers with one system call. A
 // client that pipelines thus costs a fraction of one that does not; a handler that can batch (append of many messages) sees
-// the batch. Half a frame is copied aside, so neither a goroutine nor netpoll's buffers wait for its rest.
+// the batch. Half a frame is copied aside, so neither a goroutine nor the buffers below wait for its rest.
 //
 // A request that cannot be answered yet (a long poll) is taken with [Burst.Hold] and answered later by [Conn.Send] from any
 // goroutine; the server's own requests to a client go through [Conn.Oneway] and [Conn.Call].
@@ -18,7 +18,7 @@
 // # Pressure
 //
 // A client may send faster than its requests are handled: a producer without a window over a slow disk. After a burst that leaves
-// more than 4 MiB behind, the connection is taken out of netpoll until that is handled, and TCP slows the client down. What
+// more than 4 MiB behind, nothing is read from the connection until that is handled, and TCP slows the client down. What
 // all connections together have sent and nobody has handled is bounded by MaxInput. Answers of one burst that are
 // large are written between its requests, at the client's pace, by handlers that ask [Burst.Continue].
 //

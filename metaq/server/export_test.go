@@ -1,4 +1,4 @@
 package server
 
-// Buffered is what netpoll has read of c and the handler has not taken.
-func Buffered(c *Conn) int { return c.link.buffered() }
+// Buffered is what the socket has read of c and the handler has not taken.
+func Buffered(c *Conn) int { return c.link.Buffered() }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
+	"github.com/fusionmq/fusionmq/socket"
 )
 
 // Handler serves requests.
@@ -137,7 +138,7 @@ type counters struct {
 type Server struct {
 	cfg   Config
 	ln    net.Listener
-	in    *acceptor
+	in    *socket.Acceptor
 	count counters
 	log   limiter
 
@@ -178,11 +179,13 @@ func Serve(ln net.Listener, cfg Config) (*Server, error) {
 	s.log.out = cfg.Log.With("listener", cfg.Name)
 	s.mu.conns = map[*Conn]struct{}{}
 	var err error
-	if s.in, err = newAcceptor(ln); err != nil {
-		return nil, err
+	s.in, err = socket.Serve(ln, socket.Options{Open: s.open, Failed: func(err error, retry time.Duration) {
+		s.log.warn("cannot accept connections", "error", err, "retry_ms", retry.Milliseconds())
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
 	}
-	s.workers.Add(2)
-	go s.acceptLoop(s.in)
+	s.workers.Add(1)
 	go s.sweepLoop()
 	return s, nil
 }
@@ -213,8 +216,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		<-s.stopped
 		return nil
 	}
-	_ = s.ln.Close()
-	_ = s.in.file.Close() // ends the accept in progress
+	s.in.Close()
 	s.mu.Lock()
 	empty := make(chan struct{})
 	s.mu.empty = empty

@@ -19,9 +19,11 @@ import (
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
 	"github.com/fusionmq/fusionmq/metaq/server"
+	"github.com/fusionmq/fusionmq/socket"
 )
 
 func TestMain(m *testing.M) {
+	socket.Configure()
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/cloudwego/netpoll.(*defaultPoll).Wait"))
 }
 
@@ -174,7 +176,7 @@ func TestWhatArrivedTogetherIsHandledTogether(t *testing.T) {
 	}
 	c.send(all)
 	s.Conns(func(c *server.Conn) {
-		until(t, "netpoll to read the rest", func() bool { return server.Buffered(c) == len(all) })
+		until(t, "the rest to be read", func() bool { return server.Buffered(c) == len(all) })
 	})
 	close(release)
 	for i := range int32(65) {

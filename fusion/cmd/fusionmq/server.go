@@ -16,6 +16,7 @@ import (
 	"github.com/fusionmq/fusionmq/fusion"
 	"github.com/fusionmq/fusionmq/fusion/config"
 	"github.com/fusionmq/fusionmq/fusion/telemetry"
+	"github.com/fusionmq/fusionmq/socket"
 )
 
 func serverCommand() *cobra.Command {
@@ -54,6 +55,7 @@ func serve(ctx context.Context, out, errOut io.Writer, sources config.Sources) e
 	telemetry.SetLevel(&level, cfg.Log.Level)
 	log := telemetry.NewLogger(errOut, cfg.Log.Format == "json", &level)
 	slog.SetDefault(log) // what libraries log has the same form
+	socket.Configure()
 
 	app := fusion.New(cfg, fusion.Options{Log: log, Level: &level, Limit: telemetry.LimitMemory(cfg.Memory.Limit)})
 	starting, cancel := context.WithCancelCause(ctx)
