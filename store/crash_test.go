@@ -250,6 +250,10 @@ func (c *crash) check(n int, keep float64) {
 	if err := s.Close(); err != nil {
 		c.problem("round %d: close: %v", n, err)
 	}
+	o := c.options(c.mem)
+	for _, f := range findings(c.t, o) {
+		c.problem("round %d: check: %+v", n, f)
+	}
 }
 
 func (c *crash) checkQueue(s *store.Store, topic string, id int32, seen map[int]bool) {

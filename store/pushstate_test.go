@@ -366,6 +366,7 @@ func TestADamagedRecordThatIsOwedDoesNotStopTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	damaged(t, fsys, "/s")
 	told := newLedger()
 	o.Exchange, o.Observer = newFanout(), told
 	s = open(t, o)

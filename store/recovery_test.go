@@ -208,6 +208,7 @@ func TestUnusableDirectoriesAreRefusedUnchanged(t *testing.T) {
 			before := contents(t, m, "/s")
 			tc.o.Dir, tc.o.FS = "/s", m
 			_, err := tryOpen(t, tc.o)
+			damaged(t, m, "/s")
 			if err == nil || !strings.Contains(err.Error(), tc.want) || tc.is != nil && !errors.Is(err, tc.is) {
 				t.Errorf("Open = %v, want %q", err, tc.want)
 			}

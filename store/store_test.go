@@ -16,7 +16,7 @@ import (
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
-// open opens a store for a test: small segments, events in the test's log, closed at the end.
+// open opens a store for a test: small segments, events in the test's log, closed and checked at the end.
 func open(t testing.TB, o store.Options) *store.Store {
 	t.Helper()
 	s, err := tryOpen(t, o)
@@ -31,10 +31,12 @@ func open(t testing.TB, o store.Options) *store.Store {
 	return s
 }
 
+// tryOpen opens a store that the test closes. What it leaves is checked at the end of the test.
 func tryOpen(t testing.TB, o store.Options) (*store.Store, error) {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
+	checkAtEnd(t, o)
 	if o.Events == nil {
 		o.Events = func(e store.Event) {
 			if e.Level > 0 {

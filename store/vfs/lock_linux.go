@@ -18,11 +18,17 @@ type osLock struct {
 	st os.FileInfo
 }
 
-func (l *osLock) Close() error {
+func (l *osLock) Close() error { return l.release(true) }
+
+// release gives the lock back, with clear after the name of its holder was taken out of the file.
+func (l *osLock) release(clear bool) error {
 	locks.Lock()
 	defer locks.Unlock()
 	locks.held = slices.DeleteFunc(locks.held, func(st os.FileInfo) bool { return os.SameFile(st, l.st) })
-	err := l.f.Truncate(0)
+	var err error
+	if clear {
+		err = l.f.Truncate(0)
+	}
 	if e := l.f.Close(); err == nil {
 		err = e
 	}

@@ -1,0 +1,6 @@
+package check
+
+func (c *checker) rocketmq(segments []segmentFile) error {
+	l := logScan{c: c, segments: segments}
+	return l.run()
+}
