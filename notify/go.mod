@@ -3,11 +3,10 @@ module github.com/fusionmq/fusionmq/notify
 go 1.26.0
 
 require (
-	github.com/cloudwego/netpoll v0.7.2
+	github.com/fusionmq/fusionmq/socket v0.0.0
 	github.com/fusionmq/fusionmq/store v0.0.0
 	github.com/google/go-cmp v0.7.0
 	go.uber.org/goleak v1.3.0
-	golang.org/x/sys v0.50.0
 	google.golang.org/protobuf v1.36.12
 	pgregory.net/rapid v1.3.0
 )
@@ -15,6 +14,11 @@ require (
 require (
 	github.com/bytedance/gopkg v0.1.3 // indirect
 	github.com/cloudwego/gopkg v0.1.4 // indirect
+	github.com/cloudwego/netpoll v0.7.2 // indirect
+	golang.org/x/sys v0.50.0 // indirect
 )
 
-replace github.com/fusionmq/fusionmq/store => ../store
+replace (
+	github.com/fusionmq/fusionmq/socket => ../socket
+	github.com/fusionmq/fusionmq/store => ../store
+)

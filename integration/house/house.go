@@ -26,12 +26,13 @@ var Below = map[string][]string{
 // Forbidden imports: by module ("" is everywhere), for code that is no test.
 var Forbidden = map[string][]string{
 	"":      {"log", "io/ioutil", "github.com/stretchr/testify", "github.com/sirupsen/logrus"},
-	"store": {"net", "net/http", "flag", "os/signal", "github.com/spf13/cobra", "github.com/cloudwego/netpoll"}, // no sockets, no flags
+	"store": {"net", "net/http", "flag", "os/signal", "github.com/spf13/cobra"}, // no sockets, no flags
 }
 
 // Only lists dependencies that belong to certain modules.
 var Only = map[string][]string{
 	"github.com/apache/rocketmq-client-go/v2": {"integration"}, // the peer we test with, never what we build on
+	"github.com/cloudwego/netpoll":            {"socket"},
 	"github.com/spf13/cobra":                  {"fusion", "ops", "integration"},
 	"github.com/prometheus/client_golang":     {"fusion", "metaq", "notify", "store"},
 	"github.com/grafana/pyroscope-go":         {"fusion"},

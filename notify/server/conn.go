@@ -8,22 +8,15 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cloudwego/netpoll"
-	"golang.org/x/sys/unix"
-
 	"github.com/fusionmq/fusionmq/notify"
 	"github.com/fusionmq/fusionmq/notify/wire"
+	"github.com/fusionmq/fusionmq/socket"
 )
 
 // Why a connection ended.
 var (
-	errStopping = errors.New("the server is stopping")
-	errIdle     = errors.New("idle")
-	errPartial  = errors.New("half a frame without the rest")
-	errFlood    = errors.New("sends faster than is handled")
 	errSlow     = errors.New("does not read")
-	errBroken   = errors.New("broken frame")
-	errClosed   = errors.New("closed")
+	errPanicked = errors.New("panicked")
 )
 
 const (
@@ -32,9 +25,10 @@ const (
 	writePiece = 256 << 10 // bytes encoded before they are written
 )
 
-// conn is one connection. It is the [notify.Outlet] of its session.
+// conn is one connection. It is the [notify.Outlet] of its session, and the [socket.Handler] of its socket.
 type conn struct {
 	s       *Server
+	sock    *socket.Conn
 	session *notify.Session
 	remote  netip.AddrPort
 
@@ -65,21 +59,10 @@ type conn struct {
 		base    uint64   // tag of the oldest one kept
 		next    uint64   // tag that is given next
 	}
-
-	io struct { // held over system calls on fd, which do not block
-		sync.Mutex
-		fd     int // -1 when netpoll is about to close it
-		np     netpoll.Connection
-		paused bool // netpoll has let go of fd, or will when onRequest returns
-	}
 }
 
-func newConn(s *Server, np netpoll.Connection) *conn {
-	c := &conn{s: s, remote: peer(np.RemoteAddr())}
-	c.io.fd, c.io.np = -1, np
-	if f, ok := np.(netpoll.Conn); ok {
-		c.io.fd = f.Fd()
-	}
+func newConn(s *Server, sock *socket.Conn) *conn {
+	c := &conn{s: s, sock: sock, remote: sock.Remote()}
 	c.active.Store(s.now())
 	c.tags.base, c.tags.next = 1, 1
 	return c
@@ -87,24 +70,8 @@ func newConn(s *Server, np netpoll.Connection) *conn {
 
 func (c *conn) has(f wire.Feature) bool { return wire.Feature(c.features.Load()).Has(f) }
 
-// shut makes the kernel end both directions; netpoll sees a hang-up and closes, and closed runs.
-func (c *conn) shut(error) {
-	c.io.Lock()
-	defer c.io.Unlock()
-	if c.io.fd >= 0 {
-		_ = unix.Shutdown(c.io.fd, unix.SHUT_RDWR)
-	}
-}
-
-// closed runs once, before netpoll lets go of the descriptor and its buffers. A writer that waits has a duplicate of the
-// descriptor; the shutdown ends that too.
-func (c *conn) closed() {
-	c.io.Lock()
-	if c.io.fd >= 0 {
-		_ = unix.Shutdown(c.io.fd, unix.SHUT_RDWR)
-	}
-	c.io.fd = -1
-	c.io.Unlock()
+// Closed implements socket.Handler.
+func (c *conn) Closed() {
 	c.out.Lock()
 	c.out.closed = true
 	c.out.answers, c.out.deliveries = nil, nil
@@ -113,31 +80,22 @@ func (c *conn) closed() {
 	}
 	c.out.Unlock()
 	c.s.remove(c)
-	c.s.held.Add(-c.held.Swap(0)) // netpoll does not call the reader any more
-	go func() {                   // not on the poller: it takes the locks of the session's groups
+	c.s.held.Add(-c.held.Swap(0)) // the reader is not called any more
+	go func() {                   // not on the goroutine that all connections share: it takes the locks of the session's groups
 		defer c.s.work.Done()
 		c.session.Close()
 	}()
 }
 
 // waiting is how many bytes have come and were not handled.
-func (c *conn) waiting() int64 { return c.held.Load() + int64(c.buffered()) }
-
-func (c *conn) buffered() int {
-	c.io.Lock()
-	defer c.io.Unlock()
-	if c.io.fd < 0 {
-		return 0
-	}
-	return c.io.np.Reader().Len()
-}
+func (c *conn) waiting() int64 { return c.held.Load() + int64(c.sock.Buffered()) }
 
 // contain turns a panic into the end of this connection.
 func (c *conn) contain(where string) {
 	if v := recover(); v != nil {
 		c.s.counts.panics.Add(1)
 		c.s.o.Log.Error("notify connection panicked", "in", where, "panic", fmt.Sprint(v), "remote", c.remote, "stack", string(debug.Stack()))
-		c.shut(errBroken)
+		c.sock.Shut()
 	}
 }
 

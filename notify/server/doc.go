@@ -1,8 +1,8 @@
-// Package server speaks the Notify wire (package wire, docs/notify-wire.md) on netpoll for a [notify.Service].
+// Package server speaks the Notify wire (package wire, docs/notify-wire.md) for a [notify.Service].
 //
 // [Listen] starts it. Every connection is a [notify.Session]; nothing here decides about messages.
 //
-// Reading: netpoll calls onRequest while bytes are there. Whole frames are handled where they lie, a burst at a time: all
+// Reading: Readable is called when bytes are there (package socket). Whole frames are handled where they lie, a burst at a time: all
 // sends of a burst become one append, all acknowledgements one pass over their group, all answers one write. The rest
 // of a half frame is copied out, so that no goroutine waits for a slow sender. A client that sends faster than it is handled is
 // no longer read until that is done, so its bytes wait on its side; what all connections together have sent and nobody has

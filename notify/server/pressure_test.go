@@ -103,7 +103,7 @@ func TestAClientThatSendsFasterThanItIsHandledIsSlowedDownAndLosesNothing(t *tes
 		}
 		written <- nil
 	}()
-	// Until it is paused, or has sent all that netpoll takes while the first answers wait.
+	// Until it is paused, or has sent all that is read ahead while the first answers wait.
 	for end := time.Now().Add(5 * time.Second); r.srv.Stats().Paused == 0 && len(written) == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}

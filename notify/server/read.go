@@ -5,10 +5,9 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/cloudwego/netpoll"
-
 	"github.com/fusionmq/fusionmq/notify"
 	"github.com/fusionmq/fusionmq/notify/wire"
+	"github.com/fusionmq/fusionmq/socket"
 	"github.com/fusionmq/fusionmq/store/meta"
 )
 
@@ -33,24 +32,24 @@ const (
 	maxBurst = 512 // sends that become one append
 )
 
-// readable handles everything that has been read. It must leave nothing, or netpoll calls it again at once; but when more
-// than most bytes wait it stops, and says so: the caller pauses the connection and comes back.
-func (c *conn) readable(np netpoll.Connection, most int) (behind bool) {
+// Readable implements socket.Handler.
+func (c *conn) Readable(r socket.Reader, most int) (err error) {
 	defer c.contain("reader")
+	err = errPanicked // what is returned if it does
 	b := bursts.Get().(*burst)
 	defer b.put()
-	r := np.Reader()
 	for {
 		n := min(r.Len(), readPiece)
 		if n == 0 {
-			return false
+			return nil
 		}
 		if r.Len() > most {
-			return true
+			c.s.counts.paused.Add(1)
+			return socket.ErrBehind
 		}
 		in, err := r.Next(n)
 		if err != nil {
-			return false
+			return err
 		}
 		c.s.counts.bytesIn.Add(uint64(n))
 		err = c.consume(b, in)
@@ -65,12 +64,12 @@ func (c *conn) readable(np netpoll.Connection, most int) (behind bool) {
 		_ = r.Release()
 		if err != nil {
 			c.refuse(err)
-			// What is left is not for us, but netpoll wants it taken.
-			for r.Len() > 0 {
-				_ = r.Skip(r.Len())
+			// What is left is not for us, but has to be taken: the connection lives until the answers are written.
+			for n := r.Len(); n > 0; n = r.Len() {
+				_, _ = r.Next(n)
 				_ = r.Release()
 			}
-			return false
+			return nil
 		}
 	}
 }

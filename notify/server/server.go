@@ -3,32 +3,21 @@ package server
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/cloudwego/netpoll"
+	"github.com/fusionmq/fusionmq/socket"
 )
-
-// readBuffer is the read buffer that a connection begins with, in bytes. netpoll keeps one for each connection, also
-// while it is idle, and takes 8 KiB unless it is told otherwise; it doubles the buffer of a connection that fills it.
-const readBuffer = 4 << 10
-
-func init() {
-	// netpoll has one setting for the process. It fails only for numbers of pollers, which this leaves alone.
-	_ = netpoll.Configure(netpoll.Config{BufferSize: readBuffer})
-}
 
 // Server is one listening port.
 type Server struct {
-	o    Options
-	ln   net.Listener
-	loop netpoll.EventLoop
+	o  Options
+	ln net.Listener
+	in *socket.Acceptor
 
 	clock  atomic.Int64 // milliseconds since start, moved by the sweeper: exact enough for idle times
 	begun  time.Time
@@ -40,7 +29,7 @@ type Server struct {
 
 	stopping atomic.Bool
 	quit     chan struct{}
-	done     sync.WaitGroup // accept loop, sweeper
+	done     sync.WaitGroup // sweeper
 	work     sync.WaitGroup // connections until their session has ended, and their writers; only a connection adds to it
 
 	mu struct {
@@ -88,24 +77,17 @@ func Serve(ln net.Listener, o Options) (*Server, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	nl, err := netpoll.ConvertListener(ln)
-	if err != nil {
-		return nil, fmt.Errorf("listen for the Notify wire: %w", err)
-	}
-	s := &Server{o: o, ln: nl, quit: make(chan struct{}), crowded: make(chan struct{}, 1), begun: time.Now()}
+	s := &Server{o: o, ln: ln, quit: make(chan struct{}), crowded: make(chan struct{}, 1), begun: time.Now()}
 	s.mu.conns = make(map[*conn]struct{})
 	s.quiet.log = o.Log
-	s.loop, err = netpoll.NewEventLoop(s.onRequest, netpoll.WithOnPrepare(s.onPrepare))
+	var err error
+	s.in, err = socket.Serve(ln, socket.Options{Open: s.open, Writes: &s.counts.writes, Failed: func(err error, retry time.Duration) {
+		s.quiet.warn("cannot accept connections", "error", err, "retry_ms", retry.Milliseconds())
+	}})
 	if err != nil {
 		return nil, fmt.Errorf("listen for the Notify wire: %w", err)
 	}
-	s.done.Add(2)
-	go func() {
-		defer s.done.Done()
-		if err := s.loop.Serve(nl); err != nil && !s.stopping.Load() {
-			o.Log.Error("notify listener ended", "error", err)
-		}
-	}()
+	s.done.Add(1)
 	go s.sweep()
 	return s, nil
 }
@@ -142,10 +124,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	drain, cancel := context.WithTimeout(ctx, wait)
 	s.o.Service.Drain(drain)
 	cancel()
+	s.in.Close()
 	for _, c := range s.every() {
-		c.shut(errStopping)
+		c.sock.Shut()
 	}
-	err := s.loop.Shutdown(ctx)
 	close(s.quit)
 	ended := make(chan struct{})
 	go func() {
@@ -153,18 +135,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.work.Wait()
 		close(ended)
 	}()
-	// A Shutdown that comes before Serve's goroutine has begun to serve does nothing, and the loop would serve for ever.
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for {
-		select {
-		case <-ended:
-			return err
-		case <-ctx.Done():
-			return errors.Join(err, ctx.Err())
-		case <-again.C:
-			err = errors.Join(err, s.loop.Shutdown(ctx))
-		}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -202,15 +177,15 @@ func (s *Server) sweep() {
 			switch {
 			case now-c.active.Load() > s.o.IdleTimeout.Milliseconds():
 				s.counts.idle.Add(1)
-				c.shut(errIdle)
+				c.sock.Shut()
 			case c.partialSince.Load() != 0 && now-c.partialSince.Load() > s.o.PartialTimeout.Milliseconds():
 				s.counts.malformed.Add(1)
 				s.quiet.warn("connection closed: half a frame without the rest", "remote", c.remote)
-				c.shut(errPartial)
-			case c.buffered() > maxInput:
+				c.sock.Shut()
+			case c.sock.Buffered() > maxInput:
 				s.counts.slow.Add(1)
 				s.quiet.warn("connection closed: it sends faster than is handled", "remote", c.remote)
-				c.shut(errFlood)
+				c.sock.Shut()
 			}
 		}
 		if waiting > s.o.MaxInput {
@@ -240,7 +215,7 @@ func (s *Server) shutLargest(conns []*conn, excess int64) {
 		excess -= h.n
 		s.counts.slow.Add(1)
 		s.quiet.warn("connection closed: it holds the most input while all together hold too much", "remote", h.c.remote, "bytes", h.n, "limit", s.o.MaxInput)
-		h.c.shut(errFlood)
+		h.c.sock.Shut()
 	}
 }
 
@@ -252,10 +227,10 @@ func poke(c chan struct{}) {
 	}
 }
 
-// onPrepare runs on netpoll's poller before a connection is registered.
-func (s *Server) onPrepare(np netpoll.Connection) context.Context {
+// open makes a connection and its session; nil when there is no room, or no time.
+func (s *Server) open(sock *socket.Conn) socket.Handler {
 	s.counts.accepted.Add(1)
-	c := newConn(s, np)
+	c := newConn(s, sock)
 	s.mu.Lock()
 	full := len(s.mu.conns) >= s.o.MaxConnections || s.stopping.Load()
 	if !full {
@@ -265,35 +240,16 @@ func (s *Server) onPrepare(np netpoll.Connection) context.Context {
 	s.mu.Unlock()
 	if !full {
 		var err error
-		if c.session, err = s.o.Service.Open(c, c.remote); err != nil {
-			full = true
-			s.remove(c)
-			s.work.Done()
+		if c.session, err = s.o.Service.Open(c, c.remote); err == nil {
+			return c
 		}
+		s.remove(c)
+		s.work.Done()
 	}
-	if full {
-		s.counts.refused.Add(1)
-		if !s.stopping.Load() {
-			s.quiet.warn("connection refused", "remote", c.remote, "limit", s.o.MaxConnections)
-		}
-		_ = np.Close()
-		return context.Background()
+	s.counts.refused.Add(1)
+	if !s.stopping.Load() {
+		s.quiet.warn("connection refused", "remote", c.remote, "limit", s.o.MaxConnections)
 	}
-	_ = np.AddCloseCallback(func(netpoll.Connection) error {
-		c.released(np)
-		return nil
-	})
-	return context.WithValue(context.Background(), connKey{}, c)
-}
-
-type connKey struct{}
-
-func (s *Server) onRequest(ctx context.Context, np netpoll.Connection) error {
-	c, ok := ctx.Value(connKey{}).(*conn)
-	if !ok {
-		return np.Close()
-	}
-	c.onRequest(np)
 	return nil
 }
 
@@ -301,17 +257,4 @@ func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	delete(s.mu.conns, c)
 	s.mu.Unlock()
-}
-
-// peer makes an address of a net.Addr; the zero value when it is not one of TCP.
-func peer(a net.Addr) netip.AddrPort {
-	if t, ok := a.(*net.TCPAddr); ok {
-		p := t.AddrPort()
-		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
-	}
-	p, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.AddrPort{}
-	}
-	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 }

@@ -19,16 +19,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloudwego/netpoll"
 	"go.uber.org/goleak"
 
 	"github.com/fusionmq/fusionmq/notify"
 	"github.com/fusionmq/fusionmq/notify/wire"
+	"github.com/fusionmq/fusionmq/socket"
 	"github.com/fusionmq/fusionmq/store"
 )
 
 func TestMain(m *testing.M) {
-	netpoll.SetLoggerOutput(io.Discard)
+	socket.Configure()
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/cloudwego/netpoll.(*defaultPoll).Wait"))
 }
 

@@ -1,11 +1,8 @@
 package server
 
 import (
-	"errors"
-	"sync"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
+	"fmt"
+	"time"
 
 	"github.com/fusionmq/fusionmq/notify"
 )
@@ -65,79 +62,28 @@ func (w *writer) cut() [][]byte {
 // send writes what w holds. While it waits for the peer the goroutine is the connection's own writer, or the one that reads
 // this connection.
 func (c *conn) send(w *writer) error {
-	vs := w.cut()
-	for len(vs) > 0 {
-		n, full, err := c.tryWrite(vs)
-		if err != nil {
-			return err
-		}
-		c.s.counts.bytesOut.Add(uint64(n))
-		if vs = skip(vs, n); !full {
-			continue
-		}
-		if vs, err = c.wait(vs); err != nil {
-			return err
-		}
+	p := pace{c: c}
+	n, err := c.sock.Write(w.cut(), p.check)
+	c.s.counts.bytesOut.Add(uint64(n))
+	return err
+}
+
+// pace watches a write that waits for a peer whose window is full.
+type pace struct {
+	c     *conn
+	begun time.Time // of the piece in work
+	next  int       // where the next piece begins
+}
+
+func (p *pace) check(sent int) error {
+	if sent >= p.next {
+		p.begun, p.next = time.Now(), sent+writePiece
+	}
+	switch {
+	case p.c.sock.Buffered() > maxInput: // it sends and does not read: what it sent is handled by nobody meanwhile
+		return fmt.Errorf("%w, and sends on", errSlow)
+	case time.Since(p.begun) >= p.c.s.o.WriteTimeout:
+		return fmt.Errorf("%w: %d bytes of a piece did not go within %v", errSlow, p.next-sent, p.c.s.o.WriteTimeout)
 	}
 	return nil
-}
-
-// skip takes the first n bytes away.
-func skip(vs [][]byte, n int) [][]byte {
-	for len(vs) > 0 && n >= len(vs[0]) {
-		n -= len(vs[0])
-		vs = vs[1:]
-	}
-	if n > 0 {
-		vs[0] = vs[0][n:]
-	}
-	return vs
-}
-
-// tryWrite writes what the socket takes without blocking; full says that it takes no more now. The lock keeps netpoll from
-// closing the descriptor meanwhile.
-func (c *conn) tryWrite(vs [][]byte) (n int, full bool, err error) {
-	c.io.Lock()
-	defer c.io.Unlock()
-	for {
-		if c.io.fd < 0 {
-			return 0, false, errClosed
-		}
-		n, err := writev(c.io.fd, vs[:min(len(vs), maxVectors)])
-		c.s.counts.writes.Add(1)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case errors.Is(err, unix.EAGAIN):
-			return 0, true, nil
-		case err != nil:
-			return 0, false, err
-		}
-		return n, false, nil
-	}
-}
-
-// maxVectors is the kernel's limit for one writev.
-const maxVectors = 1024
-
-// vectors are scratch space for writev, which unix.Writev would allocate anew for more than eight pieces.
-var vectors = sync.Pool{New: func() any { return new([maxVectors]unix.Iovec) }}
-
-// writev is one system call for up to maxVectors pieces, none of them empty.
-func writev(fd int, vs [][]byte) (int, error) {
-	if len(vs) == 1 {
-		return unix.Write(fd, vs[0])
-	}
-	iov := vectors.Get().(*[maxVectors]unix.Iovec)
-	for i, v := range vs {
-		iov[i].Base = unsafe.SliceData(v)
-		iov[i].SetLen(len(v))
-	}
-	n, _, errno := unix.Syscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(iov)), uintptr(len(vs)))
-	clear(iov[:len(vs)]) // the pool must not keep the bodies
-	vectors.Put(iov)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), nil
 }

@@ -38,7 +38,7 @@ func (c *conn) write() {
 			closing := c.out.closing && !c.out.closed
 			c.out.Unlock()
 			if closing {
-				c.shut(errBroken)
+				c.sock.Shut()
 			}
 			if cap(w.buf) <= 4*writePiece && cap(w.splices) <= 4*wire.MaxBatchMessages {
 				writers.Put(w)
@@ -90,7 +90,7 @@ func (c *conn) broken(err error) {
 		c.out.drained.Broadcast()
 	}
 	c.out.Unlock()
-	c.shut(err)
+	c.sock.Shut()
 }
 
 // writeAll encodes deliveries behind what is in w.buf and writes everything.
