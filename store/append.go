@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/fusionmq/fusionmq/store/log"
@@ -20,6 +21,12 @@ const appendChunk = 1 << 20
 // write. Messages of topics that ask for memory are written before the answer, too.
 func (s *Store) Append(ms []Message, rs []Result) {
 	rs = rs[:len(ms)]
+	if full := s.clean.full.Load(); full != nil {
+		for i := range rs {
+			rs[i] = Result{Err: full}
+		}
+		return
+	}
 	b := s.log.NewBatch()
 	done := 0
 	var t *topic // of the message before, which is often the same
@@ -69,6 +76,11 @@ func (s *Store) encode(b *log.Batch, t *topic, m *Message) error {
 		return ErrSystemTopic
 	}
 	s.add(b, t, m)
+	last := len(b.Items) - 1
+	if size, most := int64(b.Items[last].Size), s.o.SegmentBytes-int64(movedFrame)-record.BlankSize; size > most {
+		b.Buf, b.Items = b.Buf[:int64(len(b.Buf))-size], b.Items[:last]
+		return fmt.Errorf("%w: %d bytes, most is %d", ErrTooLarge, size, most)
+	}
 	return nil
 }
 

@@ -20,3 +20,6 @@ func (s *Store) DispatcherWaits() bool {
 
 // Dispatched is the position that everything has been dispatched below.
 func (s *Store) Dispatched() int64 { return s.dispatch.position() }
+
+// Look is what the cleaner does when its time has come.
+func (s *Store) Look() (segments int, err error) { return s.clean.look(false) }

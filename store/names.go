@@ -18,8 +18,11 @@ func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.o.Dir}, parts...)...)
 }
 
-// OQTopic is the topic of operate-queue records. SystemPrefix is how all topics begin that only the store writes.
+// Topics of records that only the store writes; SystemPrefix is how all of them begin.
 const (
 	SystemPrefix = "rmq_sys_fusion_"
-	OQTopic      = SystemPrefix + "oq"
+	OQTopic      = SystemPrefix + "oq"     // operate-queue records
+	MovedTopic   = SystemPrefix + "moved"  // whole records that were still owed when their segment went
+	StateTopic   = SystemPrefix + "state"  // state whose last record was in a segment that went
+	ExpiryTopic  = SystemPrefix + "expiry" // what was deleted before a group had read it
 )

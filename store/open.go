@@ -29,6 +29,7 @@ func Open(o Options) (*Store, error) {
 	s := &Store{o: o, stop: make(chan struct{})}
 	s.topics.byName, s.topics.owed = map[string]*topic{}, map[string]bool{}
 	s.dispatch.init(s)
+	s.clean.s = s
 	began := time.Now()
 	if err := s.open(); err != nil {
 		err = fmt.Errorf("open store %s: %w", o.Dir, err)
@@ -102,8 +103,9 @@ func (s *Store) open() error {
 		}
 	}
 	s.log.Start()
-	s.done.Add(1)
+	s.done.Add(2)
 	go s.housekeeping()
+	go s.clean.run()
 	s.dispatch.done.Add(1)
 	go s.dispatch.run()
 	return nil
@@ -137,9 +139,21 @@ func (s *Store) recover(clean bool) error {
 	if s.machine.Machine, err = s.loadState(&c); err != nil {
 		return err
 	}
-	r, err := s.log.Recover(c.position, clean && ok && c.clean, func(record.View) error { return nil })
+	var restated restated
+	r, err := s.log.Recover(c.position, clean && ok && c.clean, func(v record.View) error {
+		if c.state == nil {
+			restated.see(v)
+		}
+		return nil
+	})
 	if err != nil {
 		return err
+	}
+	stateFrom := c.position
+	if c.state == nil {
+		if stateFrom, err = s.loadRestated(&restated, stateFrom); err != nil {
+			return err
+		}
 	}
 	s.log.SetTime(c.time)
 	switch {
@@ -159,6 +173,7 @@ func (s *Store) recover(clean bool) error {
 		return err
 	}
 	s.oq = s.ownTopic(OQTopic)
+	s.own = ownTopics{s.ownTopic(MovedTopic), s.ownTopic(StateTopic), s.ownTopic(ExpiryTopic)}
 	all, _ := s.tables.topics.All()
 	for _, t := range all {
 		s.setTopic(t)
@@ -168,7 +183,7 @@ func (s *Store) recover(clean bool) error {
 	d := &s.dispatch
 	d.syncedPos.Store(r.End)
 	d.replaying = true
-	err = s.replay(from, c.position, r.End)
+	err = s.replay(from, stateFrom, r.End)
 	d.replaying = false
 	if err != nil {
 		return err
@@ -182,6 +197,7 @@ func (s *Store) recover(clean bool) error {
 	for _, l := range s.tables.offsets.Lower(s.queueEnd) {
 		s.event(levelWarn, "committed offset was above the end of its queue and is lowered to it", "topic", l.Topic, "group", l.Group, "queue", l.Queue, "offset", l.Offset)
 	}
+	s.raiseOffsets()
 	s.event(levelInfo, "log recovered", "clean", clean, "from", c.position, "replayed_from", from, "end", r.End, "verified_records", r.Records, "took_ms", time.Since(began).Milliseconds())
 	return nil
 }
@@ -216,6 +232,7 @@ func (s *Store) replay(from, stateFrom, end int64) error {
 			if err := s.replayEntry(v); err != nil {
 				return err
 			}
+			s.restoreQueues(v)
 		}
 		if pos >= stateFrom {
 			if err := s.dispatch.replay(v); err != nil {

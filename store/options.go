@@ -32,6 +32,8 @@ type Options struct {
 	// CheckpointBytes is the most log, in bytes, that is read again after an unclean stop, but for what was not synced.
 	// Default 256 MiB, at least 64 KiB.
 	CheckpointBytes int64
+
+	Retention Retention // when segments of the log are deleted
 }
 
 // Limits of messages.
@@ -69,6 +71,7 @@ func (o Options) withDefaults() Options {
 	if o.CheckpointBytes == 0 {
 		o.CheckpointBytes = 256 << 20
 	}
+	o.Retention = o.Retention.withDefaults()
 	return o
 }
 
@@ -87,7 +90,7 @@ func (o Options) validate() error {
 	case o.CheckpointBytes < minSegment:
 		return &FieldError{"CheckpointBytes", o.CheckpointBytes, "at least 65536"}
 	}
-	return nil
+	return o.Retention.validate()
 }
 
 // Event is something an operator may want to see; Name is constant text, Attrs alternate key and value as in log/slog.

@@ -20,7 +20,14 @@ func (s *Store) Queue(topic string, id int32, create bool) *queue.Queue {
 
 // Record returns the stored bytes of an entry. They are valid until release is called and must not be written to.
 func (s *Store) Record(e queue.Entry) (b []byte, release func(), err error) {
-	return s.log.Read(e.Position, int(e.Size))
+	b, release, err = s.log.Read(e.Position, int(e.Size))
+	if err != nil && errors.Is(err, log.ErrRange) {
+		// It may be somewhere else now: who has the entry read it before its segment went.
+		if _, moved, done, e := s.movedRecord(e.Address); e == nil {
+			return moved, done, nil
+		}
+	}
+	return b, release, err
 }
 
 // RecordAt returns the record whose address is at, ErrNotAddress when no visible message has that address. The bytes are
@@ -39,6 +46,19 @@ func (s *Store) EntryAt(at int64) (e TopicEntry, b []byte, release func(), err e
 		return TopicEntry{}, nil, nil, err
 	}
 	head, release, err := s.log.Read(at, 8)
+	if errors.Is(err, log.ErrRange) {
+		o, b, release, err := s.movedRecord(at)
+		if err != nil {
+			return none(err)
+		}
+		v, err := record.Parse(b)
+		if err != nil {
+			release()
+			return none(err)
+		}
+		e := queue.Entry{Address: at, Position: o.Position, Size: v.Size(), TagsCode: v.TagsCode(), Time: v.StoreTime()}
+		return TopicEntry{Entry: e, Queue: v.QueueID(), QueueOffset: v.QueueOffset()}, b, release, nil
+	}
 	if err != nil {
 		return none(err)
 	}

@@ -76,6 +76,8 @@ type Store struct {
 	tables  tables
 	topics  topicTable
 	oq      *topic
+	own     ownTopics
+	clean   cleaner
 	machine struct {
 		sync.RWMutex
 		*state.Machine // changed by the dispatcher alone
@@ -88,6 +90,9 @@ type Store struct {
 	stop    chan struct{}
 	done    sync.WaitGroup
 }
+
+// ownTopics are those that only the store writes, but for the operate queue.
+type ownTopics struct{ moved, state, expiry *topic }
 
 type tables struct {
 	topics  *meta.Topics
@@ -127,6 +132,9 @@ func (s *Store) Stats() Stats { return Stats{Appends: s.appends.Load(), Log: s.l
 func (s *Store) Err() error {
 	if s.closed.Load() {
 		return ErrClosed
+	}
+	if full := s.clean.full.Load(); full != nil {
+		return full
 	}
 	return s.log.Failed()
 }

@@ -290,7 +290,7 @@ func TestBadMessagesAreRefusedOneByOne(t *testing.T) {
 		{"negative queue", func(m *store.Message) { m.Queue = -1 }, store.ErrBadMessage, "queue id is -1"},
 		{"queue out of range", func(m *store.Message) { m.Queue = 1 << 20 }, store.ErrBadMessage, "queue id is 1048576"},
 		{"unknown topic", func(m *store.Message) { m.Topic = "B" }, store.ErrUnknownTopic, ""},
-		{"larger than a segment", func(m *store.Message) { m.Body = make([]byte, 70<<10) }, store.ErrTooLarge, "65528"},
+		{"larger than a segment", func(m *store.Message) { m.Body = make([]byte, 70<<10) }, store.ErrTooLarge, "65393"},
 		{"good again", func(m *store.Message) {}, nil, ""},
 	}
 	ms, rs := make([]store.Message, len(tests)), make([]store.Result, len(tests))

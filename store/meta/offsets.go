@@ -115,6 +115,30 @@ func (o *Offsets) Lower(end func(topic string, queue int32) int64) []Offset {
 	return lowered
 }
 
+// Raise sets every offset below its queue's first one to that and returns what they were.
+func (o *Offsets) Raise(first func(topic string, queue int32) int64) []Offset {
+	var raised []Offset
+	for _, c := range o.All() {
+		if f := first(c.Topic, c.Queue); c.Offset < f && o.raise(c, f) {
+			raised = append(raised, c)
+		}
+	}
+	return raised
+}
+
+// raise commits an offset unless another one was committed meanwhile.
+func (o *Offsets) raise(was Offset, to int64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	qs := o.mu.byGroup[groupTopic{was.Group, was.Topic}]
+	if int(was.Queue) >= len(qs) || qs[was.Queue] != was.Offset {
+		return false
+	}
+	qs[was.Queue] = to
+	o.mu.dirty = true
+	return true
+}
+
 // Forget drops the offsets of a group, of one topic or, with an empty topic, of all.
 func (o *Offsets) Forget(group, topic string) {
 	o.mu.Lock()

@@ -3,6 +3,7 @@ package meta
 import (
 	"encoding/json"
 	"maps"
+	"time"
 )
 
 // Durability is what an acknowledged send has reached.
@@ -44,6 +45,34 @@ func ParseDurability(s string) (Durability, error) {
 // DurabilityAttribute is the key of a topic's attributes that holds its durability. RocketMQ brokers keep attributes
 // they do not know.
 const DurabilityAttribute = "fusion.durability"
+
+// UntilConsumedAttribute is the key of a topic's attributes that asks for its messages to be kept until its push groups have read
+// them: for how long at most, a duration as in "36h" of at most MostUntilConsumed, or "true" for all of that.
+const UntilConsumedAttribute = "fusion.until-consumed"
+
+// MostUntilConsumed bounds how long messages wait for their groups.
+const MostUntilConsumed = 7 * 24 * time.Hour
+
+// KeepUntilConsumed says how long messages of the topic are kept for groups that have not read them; false when not longer than any other.
+func (t *Topic) KeepUntilConsumed() (most time.Duration, ok bool) {
+	s, ok := t.Attributes[UntilConsumedAttribute]
+	if !ok {
+		return 0, false
+	}
+	most, err := parseUntilConsumed(s)
+	return most, err == nil
+}
+
+func parseUntilConsumed(s string) (time.Duration, error) {
+	if s == "true" {
+		return MostUntilConsumed, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 || d > MostUntilConsumed {
+		return 0, invalid(UntilConsumedAttribute, s, "true, or a duration of at most 168h")
+	}
+	return d, nil
+}
 
 // DataVersion orders versions of a table (RocketMQ's dataVersion): by StateVersion, then Counter, then Timestamp.
 type DataVersion struct {
@@ -143,6 +172,11 @@ func (t *Topic) check() error {
 	}
 	if s, ok := t.Attributes[DurabilityAttribute]; ok {
 		if _, err := ParseDurability(s); err != nil {
+			return err
+		}
+	}
+	if s, ok := t.Attributes[UntilConsumedAttribute]; ok {
+		if _, err := parseUntilConsumed(s); err != nil {
 			return err
 		}
 	}

@@ -32,6 +32,7 @@ type Mem struct {
 	disk  map[string]*node // as SyncDir left them
 	locks map[string]bool
 	free  int64 // bytes that may still be stored; negative: no limit
+	total int64 // what Space says, with a limit
 }
 
 // node is the content of a file.
@@ -53,11 +54,15 @@ func NewMem() *Mem {
 	return &Mem{dirs: map[string]bool{"/": true, ".": true}, names: map[string]*node{}, disk: map[string]*node{}, locks: map[string]bool{}, free: -1}
 }
 
-// SetFree limits how many bytes can still be stored in sectors that were never written; negative means no limit.
-func (m *Mem) SetFree(n int64) {
+// SetFree limits how many bytes can still be stored in sectors that were never written; negative means no limit. The disk
+// counts as empty at this moment.
+func (m *Mem) SetFree(n int64) { m.SetDisk(n, n) }
+
+// SetDisk is SetFree with the size of the disk.
+func (m *Mem) SetDisk(free, total int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.free = n
+	m.free, m.total = free, total
 }
 
 // take accounts for n sectors that are new; give takes back.
@@ -372,7 +377,7 @@ func (m *Mem) Space(string) (free, total int64, err error) {
 	if m.free < 0 {
 		return 1 << 40, 1 << 40, nil
 	}
-	return m.free, 1 << 40, nil
+	return m.free, m.total, nil
 }
 
 // memFile is an open file; it has no state of its own, so closing it does nothing.

@@ -147,7 +147,7 @@ func (osFS) Space(dir string) (free, total int64, err error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, 0, fmt.Errorf("statfs %s: %w", dir, err)
 	}
-	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
+	return int64(st.Bavail) * st.Bsize, int64(st.Blocks-st.Bfree+st.Bavail) * st.Bsize, nil
 }
 
 type osFile struct{ f *os.File }

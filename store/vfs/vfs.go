@@ -42,7 +42,8 @@ type FS interface {
 	SyncDir(dir string) error
 	// Lock takes the process lock on name and writes holder into the file. A lock that is held by someone else gives *HeldError.
 	Lock(name string, holder []byte) (io.Closer, error)
-	// Space is the free and the total number of bytes on the disk that holds dir.
+	// Space is the free number of bytes on the disk that holds dir, and what it has in total, without what is kept for the system's
+	// own use; so total - free is what is used.
 	Space(dir string) (free, total int64, err error)
 }
 

@@ -1,0 +1,163 @@
+package store
+
+import (
+	"encoding/json"
+	"math"
+
+	"github.com/fusionmq/fusionmq/store/log"
+	"github.com/fusionmq/fusionmq/store/queue"
+	"github.com/fusionmq/fusionmq/store/record"
+	"github.com/fusionmq/fusionmq/store/state"
+)
+
+// Expiry names messages of one queue that were deleted before a group had read them: a record of ExpiryTopic.
+type Expiry struct {
+	Group  string `json:"group"`
+	Topic  string `json:"topic"`
+	Queue  int32  `json:"queue"`
+	First  int64  `json:"first"`  // queue offset
+	Last   int64  `json:"last"`   // the same; the group goes on behind it
+	Count  int64  `json:"count"`  // messages between them, before any filter of the group
+	Reason string `json:"reason"` // "age": older than the age limit; "disk": the disk was above the level of forced cleaning
+	Face   string `json:"face"`   // "push": by the group's cursor; "pull": by its committed offset
+	Time   int64  `json:"time"`   // milliseconds since 1970
+}
+
+// Why segments go.
+const (
+	reasonAge  = "age"
+	reasonDisk = "disk"
+)
+
+// expireBelow writes down which groups have not read what is below position, and brings the cursors of push groups there.
+func (s *Store) expireBelow(position int64, reason string) error {
+	now := s.o.Now().UnixMilli()
+	var all []Expiry
+	add := func(q *queue.Queue, group, face string, from int64) {
+		low, _ := q.Range()
+		first, end := max(low, from), q.SearchAddress(position)
+		if first < end {
+			all = append(all, Expiry{Group: group, Topic: q.Topic().Name(), Queue: q.ID(), First: first, Last: end - 1, Count: end - first, Reason: reason, Face: face, Time: now})
+		}
+	}
+	for _, c := range s.tables.offsets.All() {
+		if q := s.index.Queue(c.Topic, c.Queue, false); q != nil {
+			add(q, c.Group, "pull", c.Offset)
+		}
+	}
+	s.machine.RLock()
+	behind := s.machine.BehindOf(position)
+	s.machine.RUnlock()
+	ops := make([]state.Op, 0, len(behind))
+	for _, p := range behind {
+		if t := s.index.Topic(p.Topic, false); t != nil {
+			t.Queues(func(q *queue.Queue) { add(q, p.Group, "push", q.SearchAddress(p.Cursor)) })
+		}
+		ops = append(ops, state.Op{Kind: state.OpCursor, Topic: p.Topic, Group: p.Group, First: position})
+	}
+	for i := range all {
+		e := &all[i]
+		text, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		if _, err := s.appendOwn(s.own.expiry, text); err != nil {
+			return err
+		}
+		s.clean.expired.Add(e.Count)
+		s.clean.expiries.Add(1)
+		s.event(levelWarn, "messages were deleted before a group had read them", "group", e.Group, "topic", e.Topic, "queue", e.Queue,
+			"first", e.First, "last", e.Last, "count", e.Count, "reason", e.Reason, "face", e.Face)
+	}
+	for len(ops) > 0 {
+		n := min(len(ops), 4096)
+		at, err := s.Operate(ops[:n])
+		if err == nil {
+			err = s.waitApplied(at)
+		}
+		if err != nil {
+			return err
+		}
+		ops = ops[n:]
+	}
+	return nil
+}
+
+// raiseOffsets brings committed offsets below the first message of their queue to that message.
+func (s *Store) raiseOffsets() {
+	raised := s.tables.offsets.Raise(func(topic string, id int32) int64 {
+		q := s.index.Queue(topic, id, false)
+		if q == nil {
+			return math.MinInt64
+		}
+		low, _ := q.Range()
+		return low
+	})
+	for _, r := range raised {
+		s.event(levelInfo, "committed offset was below the beginning of its queue and is raised to it", "topic", r.Topic, "group", r.Group, "queue", r.Queue, "offset", r.Offset)
+	}
+}
+
+// Expiries returns the newest expiry records, at most most of them, oldest first.
+func (s *Store) Expiries(most int) ([]Expiry, error) {
+	q := s.index.Queue(ExpiryTopic, 0, false)
+	if q == nil || most < 1 {
+		return nil, nil
+	}
+	low, high := q.Range()
+	var all []Expiry
+	var es [32]queue.Entry
+	for o := max(low, high-int64(most)); o < high; {
+		n, err := q.Read(o, es[:])
+		if err != nil || n == 0 {
+			return all, err
+		}
+		for _, e := range es[:n] {
+			if x, ok := s.expiry(e); ok {
+				all = append(all, x)
+			}
+		}
+		o += int64(n)
+	}
+	return all, nil
+}
+
+func (s *Store) expiry(e queue.Entry) (x Expiry, ok bool) {
+	b, release, err := s.Record(e)
+	if err != nil {
+		return x, false // it went meanwhile
+	}
+	defer release()
+	v, err := record.Parse(b)
+	return x, err == nil && json.Unmarshal(v.Body(), &x) == nil
+}
+
+// keptForGroups says whether a segment that has become too old, with records no newer than newest, has messages of a topic that is kept
+// until it is consumed and some push group has not read them.
+func (s *Store) keptForGroups(seg log.Segment, newest int64) bool {
+	all, _ := s.tables.topics.All()
+	now := s.o.Now().UnixMilli()
+	for _, c := range all {
+		most, ok := c.KeepUntilConsumed()
+		if !ok || now-newest >= most.Milliseconds() {
+			continue
+		}
+		t := s.index.Topic(c.Name, false)
+		if t == nil {
+			continue
+		}
+		s.machine.RLock()
+		behind := s.machine.BehindOf(seg.End)
+		s.machine.RUnlock()
+		for _, p := range behind {
+			if p.Topic != c.Name {
+				continue
+			}
+			var es [1]TopicEntry
+			if n, err := t.Read(p.Cursor, es[:]); err == nil && n == 1 && es[0].Address < seg.End {
+				return true
+			}
+		}
+	}
+	return false
+}

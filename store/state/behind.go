@@ -1,0 +1,29 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+)
+
+// TopicPosition is where a group stands on a topic.
+type TopicPosition struct {
+	Topic, Group string
+	GroupPosition
+}
+
+// BehindOf lists the groups whose cursor still has to read something below a log position, if there is anything, ordered by topic and
+// group.
+func (m *Machine) BehindOf(position int64) []TopicPosition {
+	var all []TopicPosition
+	for _, t := range m.topics {
+		for name, p := range t.positions {
+			if p.next() < position {
+				all = append(all, TopicPosition{t.name, name, p.GroupPosition})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b TopicPosition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Group, b.Group))
+	})
+	return all
+}
