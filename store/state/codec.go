@@ -49,12 +49,18 @@ func (e *FormatError) Error() string {
 
 // AppendOps appends the body of an operate-queue record to dst. Operations with fields out of range give an *OpError.
 func AppendOps(dst []byte, ops []Op) ([]byte, error) {
+	b, _, err := AppendViews(dst, ops, nil)
+	return b, err
+}
+
+// AppendViews is AppendOps that also appends to places where each OpPublish begins, in bytes from the start of dst.
+func AppendViews(dst []byte, ops []Op, places []int) ([]byte, []int, error) {
 	if len(ops) > MaxOps {
-		return dst, ErrTooLarge
+		return dst, places, ErrTooLarge
 	}
 	for i := range ops {
 		if err := ops[i].check(i); err != nil {
-			return dst, err
+			return dst, places, err
 		}
 	}
 	var e opEncoder
@@ -67,9 +73,12 @@ func AppendOps(dst []byte, ops []Op) ([]byte, error) {
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(ops)))
 	for i := range ops {
+		if ops[i].Kind == OpPublish {
+			places = append(places, len(dst))
+		}
 		dst = e.append(dst, &ops[i])
 	}
-	return dst, nil
+	return dst, places, nil
 }
 
 func (op *Op) check(i int) error {
@@ -82,18 +91,24 @@ func (op *Op) check(i int) error {
 		return nil
 	}
 	if !op.Kind.known() {
-		return bad("kind", number(int64(op.Kind)), "1 to 8 or 32")
+		return bad("kind", number(int64(op.Kind)), "1 to 16 or 32")
+	}
+	if op.Kind == OpAdopt {
+		return nil
 	}
 	if err := name("topic", op.Topic); err != nil {
 		return err
 	}
-	if op.Kind.ofGroup() {
+	if op.Kind.ofGroup() || op.grouped() {
 		if err := name("group", op.Group); err != nil {
 			return err
 		}
 	}
 	if op.First < 0 {
 		return bad("first", number(op.First), "0 or more")
+	}
+	if op.Kind.waits() {
+		return op.checkWaiting(bad, name)
 	}
 	switch op.Kind {
 	case OpDelete:
@@ -138,10 +153,15 @@ func (op *Op) check(i int) error {
 	return nil
 }
 
-func (k OpKind) known() bool { return k >= OpDelete && k <= OpCursor || k == OpRelocate }
+func (k OpKind) known() bool { return k >= OpDelete && k <= OpHold || k == OpRelocate }
 
 // ofGroup says whether the operation names one group.
-func (k OpKind) ofGroup() bool { return k != OpDelete && k != OpUpdate && k != OpRelocate }
+func (k OpKind) ofGroup() bool {
+	return k != OpDelete && k != OpUpdate && k != OpRelocate && !k.waits()
+}
+
+// waits is whether it is about what waits; these operations have a form of their own.
+func (k OpKind) waits() bool { return k >= OpPublish && k <= OpHold }
 
 type opEncoder struct {
 	list  []string
@@ -154,9 +174,15 @@ const shortTable = 8 // up to here a scan beats a map
 func (e *opEncoder) collect(ops []Op) {
 	for i := range ops {
 		op := &ops[i]
+		if op.Kind == OpAdopt {
+			continue
+		}
 		e.intern(op.Topic)
 		if op.Group != "" {
 			e.intern(op.Group)
+		}
+		if op.View != nil {
+			e.intern(op.View.Topic)
 		}
 		for j := range op.Failed {
 			e.intern(op.Failed[j].Group)
@@ -193,6 +219,9 @@ func (e *opEncoder) intern(s string) uint64 {
 
 func (e *opEncoder) append(b []byte, op *Op) []byte {
 	b = append(b, byte(op.Kind))
+	if op.Kind.waits() {
+		return e.appendWaiting(b, op)
+	}
 	b = binary.AppendUvarint(b, e.intern(op.Topic))
 	if op.Kind.ofGroup() {
 		b = binary.AppendUvarint(b, e.intern(op.Group))
@@ -247,10 +276,17 @@ func DecodeOps(b []byte) ([]Op, error) {
 		return nil, d.err
 	}
 	ops := make([]Op, n)
-	first := int64(0)
+	first, back := int64(0), int32(0)
 	for i := range ops {
 		if d.op(&ops[i], list, &first); d.err != nil {
 			return nil, d.err
+		}
+		if v := ops[i].View; v != nil {
+			if v.Back <= back && back > 0 {
+				d.fail("addresses of views do not grow")
+				return nil, d.err
+			}
+			back = v.Back
 		}
 		if err := ops[i].check(i); err != nil {
 			return nil, &FormatError{Offset: d.offset(), What: err.Error()}
@@ -266,6 +302,10 @@ func (d *decoder) op(op *Op, list []string, first *int64) {
 	op.Kind = OpKind(d.byte())
 	if d.err == nil && !op.Kind.known() {
 		d.fail(fmt.Sprintf("operation kind %d is not known", op.Kind))
+		return
+	}
+	if op.Kind.waits() {
+		d.waiting(op, list)
 		return
 	}
 	op.Topic = d.name(list)

@@ -32,7 +32,7 @@ var goldenOps = []Op{
 // goldenBody is goldenOps as version 1 writes it. It is on disks: a change here is a change of the format.
 const goldenBody = "01" + // version
 	"05" + "055472616465" + "03706179" + "0763726561746564" + "036c6f67" + "00" + // Trade pay created log ""
-	"0b" + // 10 operations
+	"0b" + // 11 operations
 	"04" + "00" + "01" + "01" + "02" + "00" + "01" + // bind
 	"04" + "00" + "03" + "04" + "04" + "65" + "00" + // bind fanout
 	"06" + "00" + "01" + // attach
@@ -85,7 +85,7 @@ func TestAppendOpsNamesWhatIsWrong(t *testing.T) {
 		field string
 	}{
 		{"no kind", Op{Topic: "T"}, "kind"},
-		{"later kind", Op{Kind: OpCursor + 1, Topic: "T"}, "kind"},
+		{"later kind", Op{Kind: OpHold + 1, Topic: "T"}, "kind"},
 		{"no topic", Op{Kind: OpDelete, First: 1, Last: 1}, "topic"},
 		{"long topic", Op{Kind: OpDelete, Topic: strings.Repeat("x", MaxNameBytes+1)}, "topic"},
 		{"no group", Op{Kind: OpAttach, Topic: "T"}, "group"},
@@ -121,7 +121,7 @@ func TestDecodeOpsIsLoudAboutWhatItDoesNotKnow(t *testing.T) {
 		"empty":                 "",
 		"later version":         "02" + goldenBody[2:],
 		"kind 0":                "0101015401000000",
-		"later kind":            "0101015401090000",
+		"later kind":            "0101015401110000",
 		"string out of range":   "01010154010105000000",
 		"later flag":            "0102015401470104000104000002",
 		"bytes behind":          goldenBody + "00",
@@ -173,6 +173,11 @@ func FuzzDecodeOps(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	waiting, err := hex.DecodeString(goldenWaitingBody)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(waiting)
 	f.Add(golden)
 	f.Add(golden[:len(golden)/2])
 	f.Add(append(golden, golden...))
@@ -221,6 +226,9 @@ func FuzzLoad(f *testing.F) {
 	m.Message(&Head{Topic: "Trade", Address: 1200, Position: 1100, Size: 7, Properties: []byte("created")})
 	m.Apply(1300, goldenOps[4:5])
 	m.Apply(1400, goldenOps[9:])
+	m.Half(&Head{Topic: "Trade", Address: 1500, Position: 1500, Size: 7}, 99)
+	m.Delay(&Head{Topic: "Trade", Address: 1600, Position: 1600, Size: 7}, 98, ViewDelay)
+	m.Apply(1700, goldenWaiting)
 	whole := m.Save(nil)
 	body := whole[:len(whole)-4]
 	f.Add(body)
@@ -259,10 +267,10 @@ func TestSnapshotOfAnotherKindIsRefused(t *testing.T) {
 	bit := append([]byte{}, good...)
 	bit[len(bit)/2] ^= 4
 	later := append([]byte{}, good[:len(good)-4]...)
-	later[len(snapshotMagic)] = 2
+	later[len(snapshotMagic)] = snapshotVersion + 1
 	for name, b := range map[string][]byte{"empty": nil, "cut off": good[:len(good)-1], "one bit": bit, "later version": seal(later)} {
 		var e *SnapshotError
-		if _, err := Load(b, nil); !errors.As(err, &e) || (name == "later version") != (e.Version == 2) {
+		if _, err := Load(b, nil); !errors.As(err, &e) || (name == "later version") != (e.Version == snapshotVersion+1) {
 			t.Errorf("%s: got %#v", name, err)
 		}
 	}

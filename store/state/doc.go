@@ -22,10 +22,20 @@
 // taken on trust: a failure of a message below the attach record, since the cursor may have read it. A repeat is better
 // than a loss.
 //
+// # What waits
+//
+// Half messages, delayed messages, what pull groups have sent back, outcomes of transactions for a while, and the retries of
+// push groups are rows of a [Table]: two a piece, one by address and one by due time, so that all of it can be on disk. A retry
+// line is all retries of one group and topic; lines are read merged, or one by one by those who give topics priority.
+//
+// An [OpPublish] shows a message at another place and ends what waited. Its own place in the log is the address of what it
+// shows. A half that is committed or rolled back is an outcome from then on, so the same end again can be told from another
+// one; outcomes are forgotten by the store times of later records.
+//
 // # Memory
 //
 // The window holds 24 bytes a message and one copy of each set of groups. It is bounded because groups that fall behind
-// are detached. Retries are in memory, about 100 bytes each, in this first form of the state; a line on disk follows.
+// are detached. What waits takes the memory of the table.
 //
 // # Operate-queue record
 //
@@ -41,14 +51,23 @@
 //	  bind, unbind       topic, group, binding kind (1 byte), expression, water mark + 1, flags (bit 0 volatile)
 //	  attach, detach     topic, group
 //	  cursor             topic, group, first
+//	  relocate           topic, first, last - first, size
+//	  publish            fixed width, little-endian: view kind 1, back 4, queue offset 8; then topic, group (retry and dead letter
+//	                     only), first, view topic, queue, position - first (signed), size, tags code (signed), reconsume, level
+//	  rollback, cancel   topic, first, last - first
+//	  check              topic, first, checks, due
+//	  return             topic, group, first, position - first (signed), size, attempts, due, level
+//	  defer              topic, first, due
+//	  adopt              two bytes 0
+//	  hold               topic, first, position - first (signed), size, attempts, due, kind
 //
-// Topics, groups and expressions are numbers of strings. first is the signed difference to the first before it in the
-// record (0 at its start), so that a batch of neighbours takes two or three bytes an operation. A version or kind that is
-// not known is an error, never skipped.
+// Topics, groups and expressions are numbers of strings. Down to relocate, first is the signed difference to the first before
+// it in the record (0 at its start), so that a batch of neighbours takes two or three bytes an operation; from publish on it is
+// written as it is. A version or kind that is not known is an error, never skipped.
 //
 // # Snapshot
 //
-// "FMQSTATE", version 1 (1 byte), then as varints: the address up to which the log is in it, groups, topics with their
-// bindings, positions and window, retry lines; CRC-32C of all before it (4 bytes, little-endian). Equal states have equal
-// snapshots.
+// "FMQSTATE", version 2 (1 byte), then as varints: the address up to which the log is in it, the newest store time, groups, topics
+// with their bindings, positions and window, retry lines, counts; then what the table saves; CRC-32C of all before it (4 bytes,
+// little-endian).
 package state

@@ -3,125 +3,147 @@ package state
 import (
 	"cmp"
 	"slices"
-	"sort"
 )
 
-// waiting is one retry in a line.
-type waiting struct {
-	due      int64
-	address  int64
-	position int64
-	topic    *topic
-	size     int32
-	attempt  int32
-}
-
-func (a *waiting) compare(due, address int64) int {
-	return cmp.Or(cmp.Compare(a.due, due), cmp.Compare(a.address, address))
-}
-
-// line is what one group has to be sent again, ordered by due time and address: a list of short sorted pieces, so that
-// an insertion moves little.
+// line is what one group has to be sent again of one topic. What is in it lies in the table, in a space of its own; a line is
+// made when it is first needed and its number is kept.
 type line struct {
-	pieces [][]waiting     // none is empty
-	due    map[int64]int64 // by address; a message waits once
+	space space
+	group *group
+	topic *topic
+	count int
 }
 
-const maxPiece = 256
-
-func (l *line) len() int { return len(l.due) }
-
-// piece is the number of the piece in which (due, address) is or would be.
-func (l *line) piece(due, address int64) int {
-	i := sort.Search(len(l.pieces), func(i int) bool { return l.pieces[i][0].compare(due, address) > 0 })
-	return max(i-1, 0)
-}
-
-// put adds a retry, or replaces the one of the same address.
-func (l *line) put(w waiting) {
-	if old, ok := l.due[w.address]; ok {
-		if old == w.due {
-			p, i := l.place(old, w.address)
-			l.pieces[p][i] = w
-			return
+// line returns the line of a group on a topic; nil when there is none and create is false.
+func (m *Machine) line(g *group, t *topic, create bool) *line {
+	for _, l := range g.lines {
+		if l.topic == t {
+			return l
 		}
-		l.take(w.address)
 	}
-	if l.due == nil {
-		l.due = map[int64]int64{}
-	}
-	l.due[w.address] = w.due
-	if len(l.pieces) == 0 {
-		l.pieces = append(l.pieces, []waiting{w})
-		return
-	}
-	n := l.piece(w.due, w.address)
-	p := l.pieces[n]
-	i := sort.Search(len(p), func(i int) bool { return p[i].compare(w.due, w.address) > 0 })
-	if len(p) < maxPiece {
-		l.pieces[n] = slices.Insert(p, i, w)
-		return
-	}
-	if i == len(p) && n == len(l.pieces)-1 { // the usual case, later than all: start a new piece and leave this one full
-		l.pieces = append(l.pieces, []waiting{w})
-		return
-	}
-	half := slices.Clone(p[maxPiece/2:])
-	clear(p[maxPiece/2:])
-	l.pieces[n] = p[:maxPiece/2]
-	l.pieces = slices.Insert(l.pieces, n+1, half)
-	if i > maxPiece/2 {
-		n, i = n+1, i-maxPiece/2
-	}
-	l.pieces[n] = slices.Insert(l.pieces[n], i, w)
-}
-
-// place finds a retry that is there.
-func (l *line) place(due, address int64) (piece, i int) {
-	piece = l.piece(due, address)
-	p := l.pieces[piece]
-	return piece, sort.Search(len(p), func(i int) bool { return p[i].compare(due, address) >= 0 })
-}
-
-// get returns the retry of an address, or nil. It is valid until the line changes.
-func (l *line) get(address int64) *waiting {
-	due, ok := l.due[address]
-	if !ok {
+	if !create {
 		return nil
 	}
-	p, i := l.place(due, address)
-	return &l.pieces[p][i]
+	l := &line{space: spaceLines + space(len(m.lines)), group: g, topic: t}
+	m.lines = append(m.lines, l)
+	g.lines = append(g.lines, l)
+	return l
 }
 
-// take removes the retry of an address and reports whether there was one.
-func (l *line) take(address int64) bool {
-	due, ok := l.due[address]
-	if !ok {
+// retry finds the retry of a message in a line, which may be nil.
+func (m *Machine) retry(l *line, address int64) (waiting, bool) {
+	if l == nil || l.count == 0 {
+		return waiting{}, false
+	}
+	return m.get(l.space, address, 0)
+}
+
+// wait adds a retry that is not in the line.
+func (m *Machine) wait(l *line, w *waiting) {
+	w.topic = l.topic.id
+	m.add(l.space, w)
+	l.count++
+	m.stats.Retries++
+}
+
+// unwait takes out what retry has found.
+func (m *Machine) unwait(l *line, w *waiting) {
+	m.remove(l.space, w)
+	l.count--
+	m.stats.Retries--
+}
+
+func (l *line) export(w *waiting) Retry {
+	return Retry{Topic: l.topic.name, Group: l.group.name, Address: w.address, Position: w.position, Size: w.size, Attempt: w.attempt, Due: w.due}
+}
+
+// Retries fills dst with waiting retries of a group in order of (due, address), starting behind after, or at the first
+// one when after is the zero Retry; 0 when there are no more.
+func (m *Machine) Retries(group string, after Retry, dst []Retry) int {
+	g := m.groups[group]
+	if g == nil {
+		return 0
+	}
+	n := 0
+	for _, l := range g.lines {
+		n = m.mergeLine(l, after, dst, n)
+	}
+	return n
+}
+
+// TopicRetries is Retries of one topic, for those who give some topics priority over others.
+func (m *Machine) TopicRetries(topic, group string, after Retry, dst []Retry) int {
+	g, t := m.groups[group], m.topics[topic]
+	if g == nil || t == nil {
+		return 0
+	}
+	if l := m.line(g, t, false); l != nil {
+		return m.mergeLine(l, after, dst, 0)
+	}
+	return 0
+}
+
+// mergeLine merges retries of a line into dst[:n], which is in order, and returns how many dst has now. What has no room is
+// left out at the end.
+func (m *Machine) mergeLine(l *line, after Retry, dst []Retry, n int) int {
+	if l.count == 0 || len(dst) == 0 {
+		return n
+	}
+	due, address := after.Due, after.Address
+	if after == (Retry{}) {
+		due, address = -1, -1
+	}
+	from := n
+	var more []Retry
+	if n > 0 {
+		more = make([]Retry, 0, 16)
+	}
+	m.byDue(l.space, due, address, 0, func(w *waiting) bool {
+		r := l.export(w)
+		if from == 0 {
+			dst[n] = r
+			n++
+			return n < len(dst)
+		}
+		if n == len(dst) && compareRetries(r, dst[n-1]) >= 0 {
+			return false
+		}
+		more = append(more, r)
+		return len(more) < len(dst)
+	})
+	if from == 0 || len(more) == 0 {
+		return n
+	}
+	all := append(slices.Clone(dst[:n]), more...)
+	slices.SortFunc(all, compareRetries)
+	return copy(dst, all)
+}
+
+func compareRetries(a, b Retry) int {
+	return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Topic, b.Topic))
+}
+
+// Waits tells whether the message at an address waits for another attempt in a group.
+func (m *Machine) Waits(group string, address int64) bool {
+	g := m.groups[group]
+	if g == nil {
 		return false
 	}
-	p, i := l.place(due, address)
-	l.pieces[p] = slices.Delete(l.pieces[p], i, i+1)
-	if len(l.pieces[p]) == 0 {
-		l.pieces = slices.Delete(l.pieces, p, p+1)
-	}
-	if delete(l.due, address); len(l.due) == 0 {
-		*l = line{} // maps do not shrink
-	}
-	return true
-}
-
-// after calls fn for the retries behind (due, address) in order until it returns false.
-func (l *line) after(due, address int64, fn func(*waiting) bool) {
-	if len(l.pieces) == 0 {
-		return
-	}
-	n := l.piece(due, address)
-	i := sort.Search(len(l.pieces[n]), func(i int) bool { return l.pieces[n][i].compare(due, address) > 0 })
-	for ; n < len(l.pieces); n, i = n+1, 0 {
-		for ; i < len(l.pieces[n]); i++ {
-			if !fn(&l.pieces[n][i]) {
-				return
-			}
+	for _, l := range g.lines {
+		if _, ok := m.retry(l, address); ok {
+			return true
 		}
 	}
+	return false
+}
+
+// RetryCount is how many targets of a group wait for another attempt.
+func (m *Machine) RetryCount(group string) int {
+	n := 0
+	if g := m.groups[group]; g != nil {
+		for _, l := range g.lines {
+			n += l.count
+		}
+	}
+	return n
 }

@@ -2,36 +2,49 @@ package state
 
 import (
 	"cmp"
-	"iter"
-	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Machine is the push state. Message, Apply and Load need it for themselves; the other methods may run beside each other.
 type Machine struct {
 	exchange Exchange // nil: nothing is owed
-	at       int64    // address of the last record that was applied; -1 at first
+	table    Table
+	at       int64 // address of the last record that was applied; -1 at first
+	now      int64 // newest store time of the records so far, milliseconds since 1970
+	pruneAt  int64 // when the oldest outcome is forgotten
 	topics   map[string]*topic
 	groups   map[string]*group
-	byID     []*group
+	byTopic  []*topic // by id
+	byID     []*group // by id
+	lines    []*line  // by space
 	sets     sets
 	stats    Stats
 
 	targets []string // scratch of Message
 	owed    []*group
+	key     [KeyBytes]byte // scratch of those who change the table
+	value   [ValueBytes]byte
 }
 
 // Stats count what the state holds, and what it refused since it was made.
 type Stats struct {
 	Window  int    // messages in the windows
-	Retries int    // retries of all groups
+	Retries int    // retries of all push groups
 	Ignored uint64 // operations, or targets of an update, that came late or named what is not there
+
+	Halves   int // undecided transactions, without those that were moved aside
+	Aside    int // undecided, and nobody is asked any more
+	Delays   int // messages that wait for their time
+	Returns  int // messages that pull groups have sent back and will get again
+	Outcomes int // transactions whose outcome is remembered
 }
 
 // topic is what the state knows of a topic that some group had a binding on.
 type topic struct {
 	name      string
+	id        uint32
 	positions map[string]*position
 	attached  int       // positions that are attached
 	bindings  []binding // by since
@@ -58,14 +71,17 @@ type binding struct {
 }
 
 type group struct {
-	name string
-	id   uint32
-	line line
+	name  string
+	id    uint32
+	lines []*line // one for each topic that the group ever had a retry of
 }
 
-// NewMachine makes an empty state. With a nil exchange nothing is owed, but operations are applied.
-func NewMachine(x Exchange) *Machine {
-	return &Machine{exchange: x, at: -1, topics: map[string]*topic{}, groups: map[string]*group{}}
+// NewMachine makes an empty state with a table in memory. With a nil exchange nothing is owed, but operations are applied.
+func NewMachine(x Exchange) *Machine { return NewMachineOn(x, new(memTable)) }
+
+// NewMachineOn makes an empty state that keeps what waits in t, which is empty.
+func NewMachineOn(x Exchange, t Table) *Machine {
+	return &Machine{exchange: x, table: t, at: -1, pruneAt: math.MaxInt64, topics: map[string]*topic{}, groups: map[string]*group{}}
 }
 
 // Head is what the state needs of a message record.
@@ -156,6 +172,7 @@ func (m *Machine) Apply(at int64, ops []Op) {
 		return
 	}
 	m.at = at
+	m.forgetOutcomes()
 	for i := range ops {
 		if !m.apply(at, &ops[i]) {
 			m.stats.Ignored++
@@ -179,6 +196,9 @@ func (m *Machine) apply(at int64, op *Op) bool {
 		return m.unbind(at, op)
 	case OpRelocate:
 		return m.relocate(op)
+	}
+	if op.Kind.waits() {
+		return m.applyWaiting(op)
 	}
 	t := m.topics[op.Topic]
 	if t == nil {
@@ -245,44 +265,30 @@ func (m *Machine) update(at int64, op *Op) {
 	for i := range op.Failed {
 		f := &op.Failed[i]
 		g := m.group(f.Group)
-		w := waiting{due: f.Due, address: op.First, position: op.First, topic: t, attempt: f.Attempt}
+		w := waiting{due: f.Due, address: op.First, position: op.First, topic: t.id, attempt: f.Attempt}
 		s := t.window.find(op.First)
-		switch old := g.line.get(op.First); {
-		case s != nil && m.sets.has(s.set, g):
+		l := m.line(g, t, false)
+		if s != nil && m.sets.has(s.set, g) {
 			w.position, w.size = s.position, s.size
 			m.take(t, s, g)
-		case old != nil && old.topic == t:
+		} else if old, ok := m.retry(l, op.First); ok {
 			w.position, w.size = old.position, old.size
-		case old != nil: // an address is in one topic only
+			m.replace(l.space, &old, &w)
+			continue
+		} else if p := t.positions[f.Group]; op.First >= at || p != nil && p.Attached && op.First >= p.Attach {
+			// Only a cursor can have read it: below the attach record, and below this one.
 			m.stats.Ignored++
 			continue
-		default:
-			// Only a cursor can have read it: below the attach record, and below this one.
-			if p := t.positions[f.Group]; op.First >= at || p != nil && p.Attached && op.First >= p.Attach {
-				m.stats.Ignored++
-				continue
-			}
 		}
-		m.wait(g, w)
+		m.wait(m.line(g, t, true), &w)
 	}
 	t.window.trim()
-}
-
-func (m *Machine) wait(g *group, w waiting) {
-	n := g.line.len()
-	g.line.put(w)
-	m.stats.Retries += g.line.len() - n
 }
 
 func (m *Machine) retire(op *Op) bool {
 	t, g := m.topics[op.Topic], m.groups[op.Group]
 	if t == nil || g == nil {
 		return false
-	}
-	if w := g.line.get(op.First); op.Last == 0 && w != nil && w.topic == t {
-		g.line.take(op.First)
-		m.stats.Retries--
-		return true
 	}
 	found := false
 	for i := t.window.from(op.First); i < len(t.window.shares) && t.window.shares[i].address <= max(op.First, op.Last); i++ {
@@ -292,6 +298,13 @@ func (m *Machine) retire(op *Op) bool {
 		}
 	}
 	t.window.trim()
+	if op.Last == 0 && !found {
+		l := m.line(g, t, false)
+		if w, ok := m.retry(l, op.First); ok {
+			m.unwait(l, &w)
+			return true
+		}
+	}
 	return found
 }
 
@@ -361,7 +374,7 @@ func (p *position) next() int64 {
 func (m *Machine) detach(at int64, t *topic, p *position) {
 	for i := t.window.head; i < len(t.window.shares); i++ {
 		if s := &t.window.shares[i]; m.sets.has(s.set, p.group) {
-			m.wait(p.group, waiting{address: s.address, position: s.position, size: s.size, topic: t})
+			m.wait(m.line(p.group, t, true), &waiting{address: s.address, position: s.position, size: s.size})
 			m.take(t, s, p.group)
 		}
 	}
@@ -396,8 +409,9 @@ func (m *Machine) cursor(t *topic, p *position, to int64) bool {
 func (m *Machine) topic(name string) *topic {
 	t := m.topics[name]
 	if t == nil {
-		t = &topic{name: name, positions: map[string]*position{}}
-		m.topics[name] = t
+		t = &topic{name: strings.Clone(name), id: uint32(len(m.byTopic)), positions: map[string]*position{}}
+		m.topics[t.name] = t
+		m.byTopic = append(m.byTopic, t)
 	}
 	return t
 }
@@ -405,8 +419,8 @@ func (m *Machine) topic(name string) *topic {
 func (m *Machine) group(name string) *group {
 	g := m.groups[name]
 	if g == nil {
-		g = &group{name: name, id: uint32(len(m.byID))}
-		m.groups[name] = g
+		g = &group{name: strings.Clone(name), id: uint32(len(m.byID))}
+		m.groups[g.name] = g
 		m.byID = append(m.byID, g)
 	}
 	return g
@@ -449,94 +463,5 @@ func (m *Machine) Cursor(topic, group string) (GroupPosition, bool) {
 	return p.GroupPosition, true
 }
 
-// Retries fills dst with waiting retries of a group in order of (due, address), starting behind after, or at the first
-// one when after is the zero Retry; 0 when there are no more.
-func (m *Machine) Retries(group string, after Retry, dst []Retry) int {
-	g := m.groups[group]
-	if g == nil || len(dst) == 0 {
-		return 0
-	}
-	due, address := after.Due, after.Address
-	if after == (Retry{}) {
-		address = -1
-	}
-	n := 0
-	g.line.after(due, address, func(w *waiting) bool {
-		dst[n] = w.retry(g)
-		n++
-		return n < len(dst)
-	})
-	return n
-}
-
-func (w *waiting) retry(g *group) Retry {
-	return Retry{Topic: w.topic.name, Group: g.name, Address: w.address, Position: w.position, Size: w.size, Attempt: w.attempt, Due: w.due}
-}
-
-// Waits tells whether the message at an address waits for another attempt in a group.
-func (m *Machine) Waits(group string, address int64) bool {
-	g := m.groups[group]
-	return g != nil && g.line.get(address) != nil
-}
-
-// RetryCount is how many targets of a group wait for another attempt.
-func (m *Machine) RetryCount(group string) int {
-	if g := m.groups[group]; g != nil {
-		return g.line.len()
-	}
-	return 0
-}
-
 // Stats counts what is there.
 func (m *Machine) Stats() Stats { return m.stats }
-
-// Pending is a message with an open outcome: what the data queue says minus what the operate queue says.
-type Pending struct {
-	Address, Position int64
-	Size              int32
-	Targets           []string // that hold it in the window, ordered by name
-	Retries           []Retry  // ordered by group
-}
-
-// Scan goes through the messages of a topic from an address on whose outcome is open, in address order. It sorts the
-// retries of the topic first, so it is for operators and tests, not for delivery.
-func (m *Machine) Scan(topic string, from int64) iter.Seq[Pending] {
-	return func(yield func(Pending) bool) {
-		t := m.topics[topic]
-		if t == nil {
-			return
-		}
-		pending := map[int64]*Pending{}
-		entry := func(address, position int64, size int32) *Pending {
-			p := pending[address]
-			if p == nil {
-				p = &Pending{Address: address}
-				pending[address] = p
-			}
-			if p.Size == 0 {
-				p.Position, p.Size = position, size
-			}
-			return p
-		}
-		for i := t.window.from(from); i < len(t.window.shares); i++ {
-			if s := &t.window.shares[i]; s.set != noSet {
-				entry(s.address, s.position, s.size).Targets = slices.Sorted(slices.Values(m.sets.all[s.set].names))
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(m.groups)) {
-			g := m.groups[name]
-			g.line.after(-1, 0, func(w *waiting) bool {
-				if w.topic == t && w.address >= from {
-					p := entry(w.address, w.position, w.size)
-					p.Retries = append(p.Retries, w.retry(g))
-				}
-				return true
-			})
-		}
-		for _, address := range slices.Sorted(maps.Keys(pending)) {
-			if !yield(*pending[address]) {
-				return
-			}
-		}
-	}
-}

@@ -17,7 +17,53 @@ const (
 	OpDetach                   // Group is owed the messages of Topic from this record's address on by its cursor; its window shares become retries, no attempt counted, due at once
 	OpCursor                   // Group has taken every message of Topic below First through its cursor
 
+	OpPublish  // what waits at First is shown as View says and waits no longer; see ViewKind for what that is
+	OpRollback // undecided halves of Topic with addresses in [First, Last] are rolled back
+	OpCheck    // the half of Topic at First has been asked about Attempt times and is due for the next check at Due
+	OpCancel   // delayed messages of Topic with addresses in [First, Last] are never published
+	OpReturn   // pull group Group has sent the message of Topic at First back: it is published to its retry topic at Due, with Attempt attempts; its body is at Position
+	OpDefer    // the half of Topic at First is committed, and published at Due
+	OpAdopt    // all halves and delays that the log had so far are void: another program wrote them
+	OpHold     // the record at Position, Size bytes, waits under the address First for Topic until Due; Level is a HoldKind
+
 	OpRelocate OpKind = 32 // the record of the message of Topic at First is at position Last now and has Size bytes, wherever that message is owed; First stays its address
+)
+
+// ViewKind is why a message is shown a second time, or for the first time later than it was stored.
+type ViewKind uint8
+
+const (
+	ViewCommit ViewKind = 1 + iota // the half at First is committed
+	ViewDelay                      // the delayed message at First is due; it was stored with a level
+	ViewTimer                      // the same, stored with a time
+	ViewRetry                      // what Group has sent back is due, in %RETRY%Group
+	ViewDead                       // Group does not try the message at First any more: a dead letter in %DLQ%Group
+	ViewAside                      // the half at First has been asked about in vain; it stays undecided
+
+	lastView = ViewAside
+)
+
+// View is where and how a published message is shown.
+type View struct {
+	Kind      ViewKind
+	Topic     string
+	Queue     int32
+	Offset    int64 // queue offset; the log sets it
+	Back      int32 // the view's address minus that of its record; set when it is written
+	Position  int64 // of the body
+	Size      int32
+	TagsCode  int32
+	Reconsume int32 // RECONSUMETIMES
+	Level     int32 // delay level of a ViewRetry
+}
+
+// HoldKind says what OpHold holds.
+type HoldKind int32
+
+const (
+	HoldHalf  HoldKind = 1 + iota // a half; Due is its next check, Attempt the checks made
+	HoldDelay                     // stored with a level
+	HoldTimer                     // stored with a time
 )
 
 // BindingKind is the form of a subscription.
@@ -51,9 +97,16 @@ type Op struct {
 	Topic       string
 	Group       string
 	First, Last int64 // addresses; Last of OpRelocate is a position
-	Size        int32 // of OpRelocate, in bytes
+	Size        int32 // of the record, in bytes
 	Binding     Binding
 	Failed      []Failed
+
+	// Of what waits.
+	Position int64
+	Due      int64 // milliseconds since 1970
+	Attempt  int32
+	Level    int32 // delay level, or HoldKind
+	View     *View
 }
 
 // Owed is a message that attached groups are owed: a data-queue entry as the push front end sees it.

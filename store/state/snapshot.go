@@ -12,7 +12,7 @@ import (
 
 const (
 	snapshotMagic   = "FMQSTATE"
-	snapshotVersion = 1
+	snapshotVersion = 2
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -27,58 +27,41 @@ func (e *SnapshotError) Error() string { return "state: snapshot: " + e.What }
 
 // Save appends the state to dst. Load makes an equal Machine of it.
 func (m *Machine) Save(dst []byte) []byte {
-	e := saver{b: append(dst, snapshotMagic...), groups: map[*group]int{}, topics: map[*topic]int{}}
+	e := saver{b: append(dst, snapshotMagic...)}
 	e.b = append(e.b, snapshotVersion)
 	e.int(m.at)
-
-	var topics []*topic
-	var groups, lines []*group
-	for _, name := range slices.Sorted(maps.Keys(m.groups)) {
-		g := m.groups[name]
-		e.groups[g] = len(groups)
-		groups = append(groups, g)
-		if g.line.len() > 0 {
-			lines = append(lines, g)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.topics)) {
-		t := m.topics[name]
-		e.topics[t] = len(topics)
-		topics = append(topics, t)
-	}
-	e.uint(len(groups))
-	for _, g := range groups {
+	e.int(m.now)
+	e.uint(len(m.byID))
+	for _, g := range m.byID {
 		e.text(g.name)
 	}
-	e.uint(len(topics))
-	for _, t := range topics {
+	e.uint(len(m.byTopic))
+	for _, t := range m.byTopic {
 		e.text(t.name)
 		e.topic(t, &m.sets)
 	}
-	e.uint(len(lines))
-	for _, g := range lines {
-		e.uint(e.groups[g])
-		e.uint(g.line.len())
-		due := int64(0)
-		g.line.after(-1, 0, func(w *waiting) bool {
-			e.uint(e.topics[w.topic])
-			e.int(w.due - due)
-			due = w.due
-			e.int(w.address)
-			e.int(w.position - w.address)
-			e.uint(int(w.size))
-			e.uint(int(w.attempt))
-			return true
-		})
+	e.uint(len(m.lines))
+	for _, l := range m.lines {
+		e.uint(int(l.topic.id))
+		e.uint(int(l.group.id))
+		e.uint(l.count)
 	}
+	for _, n := range m.counts() {
+		e.uint(*n)
+	}
+	at := len(e.b)
+	e.b = m.table.Save(append(e.b, 0, 0, 0, 0))
+	binary.LittleEndian.PutUint32(e.b[at:], uint32(len(e.b)-at-4))
 	return binary.LittleEndian.AppendUint32(e.b, crc32.Checksum(e.b[len(dst):], castagnoli))
 }
 
-type saver struct {
-	b      []byte
-	groups map[*group]int
-	topics map[*topic]int
+// counts are those of what waits outside the lines, as the snapshot has them.
+func (m *Machine) counts() [5]*int {
+	s := &m.stats
+	return [...]*int{&s.Halves, &s.Aside, &s.Delays, &s.Returns, &s.Outcomes}
 }
+
+type saver struct{ b []byte }
 
 func (e *saver) uint(n int)  { e.b = binary.AppendUvarint(e.b, uint64(n)) }
 func (e *saver) int(n int64) { e.b = binary.AppendVarint(e.b, n) }
@@ -91,7 +74,7 @@ func (e *saver) topic(t *topic, s *sets) {
 	e.uint(len(t.positions))
 	for _, name := range slices.Sorted(maps.Keys(t.positions)) {
 		p := t.positions[name]
-		e.uint(e.groups[p.group])
+		e.uint(int(p.group.id))
 		attached := 0
 		if p.Attached {
 			attached = 1
@@ -105,7 +88,7 @@ func (e *saver) topic(t *topic, s *sets) {
 	e.uint(len(t.bindings))
 	for i := range t.bindings {
 		b := &t.bindings[i]
-		e.uint(e.groups[b.group])
+		e.uint(int(b.group.id))
 		e.uint(int(b.Kind))
 		e.text(b.Expr)
 		e.uint(int(b.WaterMark) + 1)
@@ -129,7 +112,7 @@ func (e *saver) topic(t *topic, s *sets) {
 	for _, id := range used {
 		e.uint(len(s.all[id].groups))
 		for _, g := range s.all[id].groups {
-			e.uint(e.groups[g])
+			e.uint(int(g.id))
 		}
 	}
 	e.uint(t.window.live)
@@ -146,9 +129,12 @@ func (e *saver) topic(t *topic, s *sets) {
 	}
 }
 
-// Load makes a machine of what Save has written and tells the exchange of every binding in it, those that have ended too,
+// Load is LoadOn with a table in memory.
+func Load(b []byte, x Exchange) (*Machine, error) { return LoadOn(b, x, new(memTable)) }
+
+// LoadOn makes a machine of what Save has written with a table of the same kind as t, which is empty, and tells the exchange of every binding in it, those that have ended too,
 // with their own addresses and in their order. With an error the exchange was told nothing.
-func Load(b []byte, x Exchange) (*Machine, error) {
+func LoadOn(b []byte, x Exchange, t Table) (*Machine, error) {
 	const head = len(snapshotMagic) + 1
 	if len(b) < head+4 || string(b[:len(snapshotMagic)]) != snapshotMagic {
 		return nil, &SnapshotError{What: "is none"}
@@ -160,7 +146,7 @@ func Load(b []byte, x Exchange) (*Machine, error) {
 	if v := int(b[head-1]); v != snapshotVersion {
 		return nil, &SnapshotError{Version: v, What: fmt.Sprintf("version %d is not known", v)}
 	}
-	l := loader{decoder: decoder{b: body[head:], all: len(body)}, m: NewMachine(x)}
+	l := loader{decoder: decoder{b: body[head:], all: len(body)}, m: NewMachineOn(x, t)}
 	l.machine()
 	if l.err == nil && len(l.b) > 0 {
 		l.fail(fmt.Sprintf("%d bytes behind the end", len(l.b)))
@@ -176,8 +162,7 @@ func Load(b []byte, x Exchange) (*Machine, error) {
 
 type loader struct {
 	decoder
-	m      *Machine
-	topics []*topic
+	m *Machine
 }
 
 func (l *loader) int32() int32 { return int32(l.uvarint(math.MaxInt32)) }
@@ -197,6 +182,7 @@ func (l *loader) group() *group {
 func (l *loader) machine() {
 	m := l.m
 	m.at = l.varint()
+	m.now = l.varint()
 	for _, name := range l.strings(MaxNameBytes) {
 		if m.groups[name] != nil {
 			l.fail("group " + name + " twice")
@@ -209,13 +195,32 @@ func (l *loader) machine() {
 			l.fail("topic " + name + " twice")
 			return
 		}
-		t := m.topic(name)
-		l.topics = append(l.topics, t)
-		l.topic(t)
+		l.topic(m.topic(name))
 	}
-	for n := l.count(len(l.b), 2, "lines"); n > 0 && l.err == nil; n-- {
-		l.line(l.group())
+	for n := l.count(len(l.b), 3, "lines"); n > 0 && l.err == nil; n-- {
+		l.line()
 	}
+	for _, n := range m.counts() {
+		*n = int(l.uvarint(math.MaxInt32))
+	}
+	l.table()
+}
+
+func (l *loader) table() {
+	if l.err == nil && (len(l.b) < 4 || uint64(binary.LittleEndian.Uint32(l.b)) != uint64(len(l.b)-4)) {
+		l.fail("the table is cut off")
+	}
+	if l.err != nil {
+		return
+	}
+	if err := l.m.table.Load(l.b[4:]); err != nil {
+		l.fail("table: " + err.Error())
+	}
+	l.b = nil
+	l.m.byDue(spaceOutcome, -1, 0, 0, func(w *waiting) bool {
+		l.m.pruneAt = w.due + OutcomeMemory
+		return false
+	})
 }
 
 func (l *loader) topic(t *topic) {
@@ -283,25 +288,22 @@ func (l *loader) topic(t *topic) {
 	}
 }
 
-func (l *loader) line(g *group) {
-	due := int64(0)
-	for n := l.count(len(l.b), 6, "retries"); n > 0; n-- {
-		var w waiting
-		i := l.uvarint(math.MaxInt32)
-		w.due = due + l.varint()
-		due = w.due
-		w.address = l.varint()
-		w.position = w.address + l.varint()
-		w.size, w.attempt = l.int32(), l.int32()
-		if l.err == nil && (i >= uint64(len(l.topics)) || w.due < 0 || w.address < 0 || g.line.get(w.address) != nil) {
-			l.fail(fmt.Sprintf("retry of %d is out of range, of no topic, or there twice", w.address))
-		}
-		if l.err != nil {
-			return
-		}
-		w.topic = l.topics[i]
-		l.m.wait(g, w)
+func (l *loader) line() {
+	t, m := l.uvarint(math.MaxInt32), l.m
+	if l.err == nil && t >= uint64(len(m.byTopic)) {
+		l.fail(fmt.Sprintf("line of topic %d of %d", t, len(m.byTopic)))
 	}
+	g := l.group()
+	n := int(l.uvarint(math.MaxInt32))
+	if l.err != nil {
+		return
+	}
+	if m.line(g, m.byTopic[t], false) != nil {
+		l.fail("two lines of group " + g.name + " on " + m.byTopic[t].name)
+		return
+	}
+	m.line(g, m.byTopic[t], true).count = n
+	m.stats.Retries += n
 }
 
 // tellAll gives the exchange the life of every binding in the order of the log.

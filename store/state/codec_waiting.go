@@ -1,0 +1,163 @@
+package state
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+)
+
+// What of an OpPublish has a fixed place, from its first byte, little-endian: the rest is varints.
+//
+//	0 1 kind   1 1 view kind   2 4 back: bytes from the start of the record to here   6 8 queue offset
+const (
+	viewBackAt   = 2
+	ViewOffsetAt = 6 // where the log writes the queue offset
+	viewFixed    = 14
+)
+
+// SetBack writes how far the OpPublish that b begins with lies behind the start of its record.
+func SetBack(b []byte, back int) { binary.LittleEndian.PutUint32(b[viewBackAt:], uint32(back)) }
+
+// ViewBack reads it; ok is false where no OpPublish can be.
+func ViewBack(b []byte) (back int, ok bool) {
+	if len(b) < viewFixed || OpKind(b[0]) != OpPublish || b[1] == 0 || ViewKind(b[1]) > lastView {
+		return 0, false
+	}
+	n := binary.LittleEndian.Uint32(b[viewBackAt:])
+	return int(n), n <= math.MaxInt32
+}
+
+// ViewBytes is how much of an OpPublish ViewBack needs.
+const ViewBytes = viewFixed
+
+// grouped is whether an operation of what waits names a group.
+func (op *Op) grouped() bool {
+	return op.Kind == OpReturn || op.Kind == OpPublish && op.View != nil && op.View.grouped()
+}
+
+func (v *View) grouped() bool { return v.Kind == ViewRetry || v.Kind == ViewDead }
+
+func (op *Op) ranged() bool { return op.Kind == OpRollback || op.Kind == OpCancel }
+
+func (op *Op) checkWaiting(bad func(field, value, want string) error, name func(field, s string) error) error {
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	if op.ranged() && op.Last < op.First {
+		return bad("last", number(op.Last), "at least first")
+	}
+	if op.Position < 0 || op.Due < 0 || op.Size < 0 || op.Attempt < 0 || op.Level < 0 {
+		return bad("position, due time, size, attempts or level", number(min(op.Position, op.Due, int64(op.Size), int64(op.Attempt), int64(op.Level))), "0 or more")
+	}
+	if op.Kind == OpHold && (op.Level < int32(HoldHalf) || op.Level > int32(HoldTimer)) {
+		return bad("what is held", number(int64(op.Level)), "1 to 3")
+	}
+	v := op.View
+	if (op.Kind == OpPublish) != (v != nil) {
+		return bad("view", "", "one, of a publish only")
+	}
+	if v == nil {
+		return nil
+	}
+	if v.Kind < ViewCommit || v.Kind > lastView {
+		return bad("view kind", number(int64(v.Kind)), "1 to "+number(int64(lastView)))
+	}
+	if err := name("view topic", v.Topic); err != nil {
+		return err
+	}
+	if v.Queue < 0 || v.Offset < 0 || v.Back < 0 || v.Position < 0 || v.Size < 0 || v.Reconsume < 0 || v.Level < 0 {
+		return bad("a number of the view", number(min(int64(v.Queue), v.Offset, int64(v.Back), v.Position, int64(v.Size), int64(v.Reconsume), int64(v.Level))), "0 or more")
+	}
+	return nil
+}
+
+// appendWaiting appends what follows the kind.
+func (e *opEncoder) appendWaiting(b []byte, op *Op) []byte {
+	uvarint := func(n int64) { b = binary.AppendUvarint(b, uint64(n)) }
+	if op.Kind == OpAdopt {
+		return append(b, 0, 0) // no operation takes less than three bytes
+	}
+	v := op.View
+	if v != nil {
+		b = append(b, byte(v.Kind))
+		b = binary.LittleEndian.AppendUint32(b, uint32(v.Back))
+		b = binary.LittleEndian.AppendUint64(b, uint64(v.Offset))
+	}
+	uvarint(int64(e.intern(op.Topic)))
+	if op.grouped() {
+		uvarint(int64(e.intern(op.Group)))
+	}
+	uvarint(op.First)
+	switch op.Kind {
+	case OpPublish:
+		uvarint(int64(e.intern(v.Topic)))
+		uvarint(int64(v.Queue))
+		b = binary.AppendVarint(b, v.Position-op.First)
+		uvarint(int64(v.Size))
+		b = binary.AppendVarint(b, int64(v.TagsCode))
+		uvarint(int64(v.Reconsume))
+		uvarint(int64(v.Level))
+	case OpRollback, OpCancel:
+		uvarint(op.Last - op.First)
+	case OpCheck:
+		uvarint(int64(op.Attempt))
+		uvarint(op.Due)
+	case OpReturn, OpHold:
+		b = binary.AppendVarint(b, op.Position-op.First)
+		uvarint(int64(op.Size))
+		uvarint(int64(op.Attempt))
+		uvarint(op.Due)
+		uvarint(int64(op.Level))
+	case OpDefer:
+		uvarint(op.Due)
+	}
+	return b
+}
+
+func (d *decoder) waiting(op *Op, list []string) {
+	if op.Kind == OpAdopt {
+		if a, b := d.byte(), d.byte(); a != 0 || b != 0 {
+			d.fail("adopt has fields")
+		}
+		return
+	}
+	number := func() int32 { return int32(d.uvarint(math.MaxInt32)) }
+	var v *View
+	if op.Kind == OpPublish {
+		if len(d.b) < viewFixed-1 {
+			d.fail("view is cut off")
+			return
+		}
+		v = &View{Kind: ViewKind(d.b[0]), Back: int32(binary.LittleEndian.Uint32(d.b[viewBackAt-1:])), Offset: int64(binary.LittleEndian.Uint64(d.b[ViewOffsetAt-1:]))}
+		d.b = d.b[viewFixed-1:]
+		op.View = v
+	}
+	op.Topic = d.name(list)
+	if op.grouped() {
+		op.Group = d.name(list)
+	}
+	op.First = int64(d.uvarint(math.MaxInt64))
+	switch op.Kind {
+	case OpPublish:
+		v.Topic = d.name(list)
+		v.Queue = number()
+		v.Position = op.First + d.varint()
+		v.Size = number()
+		if tags := d.varint(); int64(int32(tags)) == tags {
+			v.TagsCode = int32(tags)
+		} else {
+			d.fail("tags code has more than 32 bits")
+		}
+		v.Reconsume, v.Level = number(), number()
+	case OpRollback, OpCancel:
+		op.Last = op.First + int64(d.uvarint(math.MaxInt64))
+	case OpCheck:
+		op.Attempt = number()
+		op.Due = int64(d.uvarint(math.MaxInt64))
+	case OpReturn, OpHold:
+		op.Position = op.First + d.varint()
+		op.Size, op.Attempt = number(), number()
+		op.Due = int64(d.uvarint(math.MaxInt64))
+		op.Level = number()
+	case OpDefer:
+		op.Due = int64(d.uvarint(math.MaxInt64))
+	}
+}
