@@ -18,8 +18,10 @@ type group struct {
 	mu      sync.Mutex
 	d       *delivery.Group
 	streams map[string]*stream
-	parked  []parked // bindings that are not persistent, while no member is connected
+	parked  []parked // bindings that are not persistent, while no member is connected; appended to at the end only
 	gone    bool     // no longer in the service's table
+
+	unparking bool // the first of parked are being registered
 
 	line    [2]linePart // how far the retry line is loaded
 	rewinds int         // how often a part of it went back to its start

@@ -1,6 +1,8 @@
 package notify
 
 import (
+	"time"
+
 	"github.com/fusionmq/fusionmq/notify/exchange"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/state"
@@ -11,26 +13,56 @@ type parked struct {
 	binding state.Binding
 }
 
-// unpark registers again what was parked while the group had no member: from now on, for what came in between is gone.
+// unpark registers again what was parked while the group had no member: from now on, for what came in between is gone. When the
+// store refuses that it is tried again in the background, as long as a member is there.
 func (s *Service) unpark(g *group) {
 	defer s.work.Done()
-	g.mu.Lock()
-	ps := g.parked
-	g.parked = nil
-	g.mu.Unlock()
-	if len(ps) == 0 {
+	if s.tryUnpark(g) {
 		return
 	}
-	ops := make([]state.Op, len(ps))
-	for i, p := range ps {
-		ops[i] = state.Op{Kind: state.OpBind, Topic: p.topic, Group: g.name, Binding: p.binding}
-	}
-	if _, err := s.operate(ops...); err != nil {
-		s.log.warn("volatile bindings not restored", "group", g.name, "error", err)
-		g.mu.Lock()
-		g.parked = append(g.parked, ps...)
+	s.work.Add(1)
+	go func() {
+		defer s.work.Done()
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		for {
+			select {
+			case <-s.quit:
+				return
+			case <-t.C:
+			}
+			if s.tryUnpark(g) {
+				return
+			}
+		}
+	}()
+}
+
+// tryUnpark reports whether nothing is left to do. Bindings stay parked until they are registered, so that the group is not
+// forgotten meanwhile.
+func (s *Service) tryUnpark(g *group) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for len(g.parked) > 0 && g.d.Members() > 0 && !g.unparking {
+		ps := g.parked
+		g.unparking = true
 		g.mu.Unlock()
+		ops := make([]state.Op, len(ps))
+		for i, p := range ps {
+			ops[i] = state.Op{Kind: state.OpBind, Topic: p.topic, Group: g.name, Binding: p.binding}
+		}
+		_, err := s.operate(ops...)
+		if err != nil {
+			s.log.warn("volatile bindings not restored, trying again", "group", g.name, "error", err)
+		}
+		g.mu.Lock()
+		g.unparking = false
+		if err != nil {
+			return false
+		}
+		g.parked = g.parked[len(ps):]
 	}
+	return true
 }
 
 // dropVolatile takes off the retry line what only bindings that are not persistent had brought.
