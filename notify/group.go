@@ -136,11 +136,32 @@ func (s *Service) online(g *group) {
 	g.pumpLocked()
 }
 
-// refresh brings a stream's bindings up to date and places its cursor when that has not been done.
-func (s *Service) refresh(g *group, topic string) {
+// rebound is called when a binding of a group has changed. A group with a binding that is not persistent is made when it is not
+// there: its last member may have gone before the binding held, and then the binding has to end.
+func (s *Service) rebound(name, topic string, create bool) {
+	for {
+		g := s.group(name, create)
+		if g == nil {
+			return // online looks when a member comes
+		}
+		if s.refresh(g, topic) {
+			g.mu.Lock()
+			g.pumpLocked()
+			g.mu.Unlock()
+			return
+		}
+	}
+}
+
+// refresh brings a stream's bindings up to date and places its cursor when that has not been done. It reports false for a group
+// that is no longer in the table: another one may have its name by now.
+func (s *Service) refresh(g *group, topic string) bool {
 	pos, ok := s.store.Cursor(topic, g.name)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.gone {
+		return false
+	}
 	st := g.streamLocked(topic)
 	h := s.exchange.History(topic, g.name)
 	st.d.Bindings(h.Live(nil))
@@ -149,6 +170,7 @@ func (s *Service) refresh(g *group, topic string) {
 		st.d.Start(pos.Cursor, pos.SkipFrom, pos.SkipTo)
 		st.started = true
 	}
+	return true
 }
 
 // leaveLocked is called when a member has gone.

@@ -92,17 +92,12 @@ func (o *observer) Applied(at int64, ops []state.Op) {
 		case state.OpCursor:
 			s.exchange.Forget(op.Topic, op.Group, op.First)
 		case state.OpBind, state.OpUnbind:
-			if g := s.group(op.Group, false); g != nil {
-				topic := op.Topic
-				s.work.Add(1)
-				go func() {
-					defer s.work.Done()
-					s.refresh(g, topic)
-					g.mu.Lock()
-					g.pumpLocked()
-					g.mu.Unlock()
-				}()
-			}
+			name, topic, volatile := op.Group, op.Topic, op.Kind == state.OpBind && op.Binding.Volatile
+			s.work.Add(1)
+			go func() {
+				defer s.work.Done()
+				s.rebound(name, topic, volatile)
+			}()
 		}
 	}
 }

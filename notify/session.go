@@ -189,7 +189,7 @@ func (se *Session) leaveLocked(ms *membership) {
 	g.d.Leave(ms.m, g.s.now())
 	g.leaveLocked()
 	g.pumpLocked()
-	publisher := g.d.Members() == 0 && len(g.streams) == 0 && len(g.parked) == 0 && !g.loading
+	publisher := g.publisherLocked()
 	g.mu.Unlock()
 	if !publisher {
 		return
@@ -200,11 +200,17 @@ func (se *Session) leaveLocked(ms *membership) {
 	defer s.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.d.Members() == 0 && len(g.streams) == 0 && len(g.parked) == 0 && !g.loading && !g.gone {
+	if g.publisherLocked() && !g.gone {
 		g.gone = true
 		s.counters.keepCounts(g.d.Counts())
 		delete(s.mu.groups, g.name)
 	}
+}
+
+// publisherLocked tells whether the group has no member and never had a subscription. One that was made a moment ago may not have
+// reached the group's streams, but the exchange knows it.
+func (g *group) publisherLocked() bool {
+	return g.d.Members() == 0 && len(g.streams) == 0 && len(g.parked) == 0 && !g.loading && len(g.s.exchange.Topics(g.name)) == 0
 }
 
 // Close ends the session: what it had not answered goes to other machines. It may be called more than once.

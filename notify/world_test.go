@@ -539,6 +539,7 @@ type hooked struct {
 	Store
 	operate  func(ops []state.Op) error
 	recordAt func(at int64) error
+	cursor   func(topic, group string)
 }
 
 func (h *hooked) wrap(s Store) Store { h.Store = s; return h }
@@ -559,6 +560,13 @@ func (h *hooked) RecordAt(at int64) ([]byte, func(), error) {
 		}
 	}
 	return h.Store.RecordAt(at)
+}
+
+func (h *hooked) Cursor(topic, group string) (state.GroupPosition, bool) {
+	if h.cursor != nil {
+		h.cursor(topic, group)
+	}
+	return h.Store.Cursor(topic, group)
 }
 
 // tap notes what the store applies, for the message of a failure.
