@@ -267,3 +267,16 @@ func (a *App) pullLag(group, topic string) (lag int64) {
 	}
 	return lag
 }
+
+// Expiries lists the newest messages that were deleted before a group had read them.
+func (v *adminView) Expiries(_ context.Context, most int) (httpapi.Expiries, error) {
+	all, err := v.app().store.Expiries(most)
+	es := httpapi.Expiries{Expiries: make([]httpapi.Expiry, len(all))}
+	for i, e := range all {
+		es.Expiries[i] = httpapi.Expiry{
+			Group: e.Group, Topic: e.Topic, Queue: e.Queue, First: e.First, Last: e.Last, Count: e.Count, Reason: e.Reason, Face: e.Face,
+			Time: time.UnixMilli(e.Time).UTC(),
+		}
+	}
+	return es, err
+}

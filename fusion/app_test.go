@@ -226,6 +226,10 @@ func TestEverythingButHTTPOff(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 	get(t, a, "/api/v1/groups", nil)
+	var lost httpapi.Expiries
+	if get(t, a, "/api/v1/expiries", &lost); lost.Expiries == nil || len(lost.Expiries) > 0 {
+		t.Errorf("expiries of a new store: %+v", lost)
+	}
 	get(t, a, "/metrics", nil)
 }
 

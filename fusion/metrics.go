@@ -25,15 +25,16 @@ func (a *App) metrics() http.Handler {
 
 // reading is what one scrape has read.
 type reading struct {
-	app    *App
-	bounds store.Bounds
-	store  store.Stats
-	broker broker.Stats // zero when the broker is off
-	push   notify.Stats
-	wire   notifyserver.Stats
-	names  server.Stats // of the name server
-	topics int
-	groups int
+	app     *App
+	bounds  store.Bounds
+	store   store.Stats
+	cleaned store.Cleaned
+	broker  broker.Stats // zero when the broker is off
+	push    notify.Stats
+	wire    notifyserver.Stats
+	names   server.Stats // of the name server
+	topics  int
+	groups  int
 }
 
 // number is one metric without labels of its own.
@@ -75,6 +76,14 @@ var numbers = []number{
 	counter("fusionmq_store_segments_total", "Segment files begun.", func(r *reading) float64 { return float64(r.store.Log.Rolls) }),
 	counter("fusionmq_store_append_waits_total", "Appends that waited for the next segment or for room in the write buffer. A rise means that the disk is slower than the producers.",
 		func(r *reading) float64 { return float64(r.store.Log.Waits) }),
+
+	gauge("fusionmq_store_disk_used_percent", "Share of the disk that is used, at the last look. Above store.disk-refuse messages are refused.", func(r *reading) float64 { return float64(r.cleaned.DiskUsed) }),
+	counter("fusionmq_store_deleted_segments_total", "Files of the log that were deleted.", func(r *reading) float64 { return float64(r.cleaned.Segments) }),
+	counter("fusionmq_store_moved_records_total", "Messages that were stored once more because they were still owed when their file went.", func(r *reading) float64 { return float64(r.cleaned.Moved) }),
+	counter("fusionmq_store_moves_lost_total", "Of those, messages that could not be read. Any rise needs a look at the log.", func(r *reading) float64 { return float64(r.cleaned.Lost) }),
+	counter("fusionmq_store_expired_messages_total", "Messages that were deleted before a group had read them, counted for each group.", func(r *reading) float64 { return float64(r.cleaned.Expired) }),
+	counter("fusionmq_store_expiries_total", "Expiry records: ranges of such messages, each with its group and queue.", func(r *reading) float64 { return float64(r.cleaned.Expiries) }),
+	counter("fusionmq_store_clean_failures_total", "Looks for files to delete that ended in an error. Any rise needs a look at the disk.", func(r *reading) float64 { return float64(r.cleaned.Failures) }),
 
 	counter("fusionmq_broker_puts_total", "Messages stored for RocketMQ producers.", func(r *reading) float64 { return float64(r.broker.Put) }),
 	counter("fusionmq_broker_put_bytes_total", "Bytes of their records.", func(r *reading) float64 { return float64(r.broker.PutBytes) }),
@@ -160,7 +169,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	a := c.app
-	r := &reading{app: a, bounds: a.store.Bounds(), store: a.store.Stats(), push: a.push.Stats(), topics: a.store.Topics().Len()}
+	r := &reading{app: a, bounds: a.store.Bounds(), store: a.store.Stats(), cleaned: a.store.Cleaned(), push: a.push.Stats(), topics: a.store.Topics().Len()}
 	if a.broker != nil {
 		r.broker = a.broker.Stats()
 	}

@@ -2,6 +2,7 @@ package fusion
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/fusionmq/fusionmq/fusion/telemetry"
 	"github.com/fusionmq/fusionmq/store"
@@ -25,6 +26,17 @@ func (a *App) startStore(context.Context) error {
 		FlushInterval:   c.Store.FlushInterval,
 		PersistInterval: c.Store.PersistInterval,
 		CheckpointBytes: c.Store.CheckpointSize,
+		Retention: store.Retention{
+			Age: c.Store.Retention, ViewWindow: c.Store.ViewWindow, Interval: c.Store.CleanInterval, MostAtOnce: int(c.Store.DeleteBatch),
+			MaxUsed: int(c.Store.DiskMaxUsed), ForcedAt: int(c.Store.DiskForced), RefuseAt: int(c.Store.DiskRefuse),
+		},
+	}
+	for _, h := range c.Store.DeleteHours {
+		n, err := strconv.Atoi(h)
+		if err != nil {
+			return err
+		}
+		o.Retention.Hours = append(o.Retention.Hours, n)
 	}
 	a.makePush(&o)
 	if a.store, err = store.Open(o); err != nil {

@@ -84,6 +84,15 @@ type Store struct {
 	FlushInterval   time.Duration
 	PersistInterval time.Duration
 	CheckpointSize  int64 // bytes
+
+	Retention     time.Duration
+	ViewWindow    time.Duration // 0: a quarter of Retention
+	DeleteHours   []string      // "0" to "23"
+	CleanInterval time.Duration
+	DeleteBatch   int64 // segments
+	DiskMaxUsed   int64 // percent, as the two below
+	DiskForced    int64
+	DiskRefuse    int64
 }
 
 // Log configures the process log.

@@ -294,4 +294,7 @@ func (ld *loader) together(c *Config) {
 		ld.fail(ld.origin["broker.max-message-size"], "broker.max-message-size", "is %s; the most is half of store.segment-size, which is %s",
 			FormatSize(c.Broker.MaxMessageSize), FormatSize(c.Store.SegmentSize))
 	}
+	if c.Store.DiskRefuse <= c.Store.DiskForced {
+		ld.fail(ld.origin["store.disk-refuse"], "store.disk-refuse", "is %d; it must be above store.disk-forced, which is %d", c.Store.DiskRefuse, c.Store.DiskForced)
+	}
 }

@@ -215,6 +215,7 @@ func (im *importer) finish() (*Imported, error) {
 		}
 	}
 	im.fitMessages(&c)
+	im.fitLevels(&c)
 	var b strings.Builder
 	b.WriteString("# Translated from a RocketMQ broker.conf by `fusionmq config import`.\n")
 	section := ""
@@ -260,6 +261,21 @@ func (im *importer) fitMessages(c *Config) {
 	im.warn("line %d: %s becomes %s: the most is half of a segment, which mappedFileSizeCommitLog makes %s", p.line, was, FormatSize(segment/2), FormatSize(segment))
 }
 
+// fitLevels raises the level at which messages are refused above that of forced cleaning: RocketMQ accepts any pair of the two.
+func (im *importer) fitLevels(c *Config) {
+	const key = "store.disk-refuse"
+	if c.Store.DiskRefuse > c.Store.DiskForced {
+		return
+	}
+	p, given := im.from[key]
+	if !given {
+		p = im.from["store.disk-forced"]
+	}
+	c.Store.DiskRefuse = c.Store.DiskForced + 1
+	im.set(p, key, strconv.FormatInt(c.Store.DiskRefuse, 10))
+	im.warn("line %d: %s becomes %d: it must be above store.disk-forced", p.line, key, c.Store.DiskRefuse)
+}
+
 // same is a RocketMQ key that means what one of ours means.
 type same struct {
 	name    string
@@ -282,6 +298,25 @@ func seconds(s string) (string, error) {
 		return "", fmt.Errorf("want a number of seconds")
 	}
 	return s + "s", nil
+}
+
+func hours(s string) (string, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > 1<<31 {
+		return "", fmt.Errorf("want a number of hours")
+	}
+	return s + "h", nil
+}
+
+// percent keeps a share where RocketMQ keeps it. 0 is what a broker says that has its default.
+func percent(low, high int64) func(string) (string, error) {
+	return func(s string) (string, error) {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return "", fmt.Errorf("want a number of percent")
+		}
+		return strconv.FormatInt(min(max(n, low), high), 10), nil
+	}
 }
 
 func boolean(s string) (string, error) {
@@ -308,6 +343,13 @@ var sameMeaning = map[string]same{
 	"flushDiskType":                   {"store.flush", flushType},
 	"flushIntervalCommitLog":          {"store.flush-interval", millis},
 	"flushConsumerOffsetInterval":     {"store.persist-interval", millis},
+	"fileReservedTime":                {"store.retention", hours},
+	"deleteWhen":                      {"store.delete-hours", asIs},
+	"cleanResourceInterval":           {"store.clean-interval", millis},
+	"deleteFileBatchMax":              {"store.delete-batch", asIs},
+	"diskMaxUsedSpaceRatio":           {"store.disk-max-used", percent(10, 95)},
+	"diskSpaceCleanForciblyRatio":     {"store.disk-forced", percent(30, 85)},
+	"diskSpaceWarningLevelRatio":      {"store.disk-refuse", percent(35, 90)},
 }
 
 // clampRegister keeps the interval where RocketMQ keeps it: 10 to 60 s.
@@ -344,12 +386,7 @@ var noEquivalent = map[string]string{
 	"traceTopicEnable":         "used by message traces, which this version does not have yet",
 	"msgTraceTopicName":        "used by message traces, which this version does not have yet",
 
-	"fileReservedTime":               "this version deletes nothing by age; watch the disk",
-	"deleteWhen":                     "this version deletes nothing by age; watch the disk",
-	"diskMaxUsedSpaceRatio":          "this version deletes nothing by disk share; watch the disk",
-	"diskSpaceCleanForciblyRatio":    "this version deletes nothing by disk share; watch the disk",
-	"diskSpaceWarningLevelRatio":     "this version refuses writes only when the disk is full",
-	"cleanFileForciblyEnable":        "this version deletes nothing by disk share; watch the disk",
+	"cleanFileForciblyEnable":        "the disk must not fill up; set store.disk-forced higher instead",
 	"mappedFileSizeConsumeQueue":     "one index serves all queues; it has no files of a fixed size",
 	"storeType":                      "one index serves all queues",
 	"transientStorePoolEnable":       "appends are batched in memory anyway",

@@ -40,7 +40,7 @@ maxMessageSize=2097152
 	for name, want := range map[string]string{
 		"broker.cluster": "Prod", "broker.name": "broker-a", "broker.nameservers": "10.0.0.1:9876,10.0.0.2:9876",
 		"advertise-host": "mq.example.com", "broker.addr": ":20911", "broker.auto-create-topics": "false", "store.flush": "sync",
-		"store.flush-interval": "1s", "data": "/srv/mq -data", "broker.max-message-size": "2MiB",
+		"store.flush-interval": "1s", "store.delete-hours": "04", "data": "/srv/mq -data", "broker.max-message-size": "2MiB",
 	} {
 		for _, k := range l.Settings() {
 			if k.Name == name && k.Text() != want {
@@ -52,7 +52,7 @@ maxMessageSize=2097152
 		}
 	}
 	warned := strings.Join(im.Warnings, "\n")
-	for _, w := range []string{"line 8: deleteWhen=04 has no effect", "line 14: transactionTimeOut=3000 has no effect: used by transactions", "line 15: someNewKey=1", "line 16: maxMessageSize is set again in line 17"} {
+	for _, w := range []string{"line 14: transactionTimeOut=3000 has no effect: used by transactions", "line 15: someNewKey=1", "line 16: maxMessageSize is set again in line 17"} {
 		if !strings.Contains(warned, w) {
 			t.Errorf("warnings lack %q:\n%s", w, warned)
 		}

@@ -232,6 +232,14 @@ func (v listValue) set(s string) error {
 	return nil
 }
 
+// hourOfDay accepts a full hour, also with a leading zero, as RocketMQ has it.
+func hourOfDay(s string) error {
+	if n, err := strconv.Atoi(s); err != nil || n < 0 || n > 23 || len(s) > 2 {
+		return errors.New("want an hour from 0 to 23")
+	}
+	return nil
+}
+
 // listenAddr accepts what a listener can be given: host:port, :port, or one of the words.
 func listenAddr(words ...string) func(string) error {
 	return func(s string) error {

@@ -33,6 +33,7 @@ type Admin interface {
 	CreateTopic(context.Context, NewTopic) (TopicDetail, error)
 	Groups(context.Context, Page) (GroupPage, error)
 	Group(ctx context.Context, name string) (Group, error)
+	Expiries(ctx context.Context, most int) (Expiries, error)
 }
 
 // Options configure New. All fields are required unless they say otherwise.

@@ -48,6 +48,10 @@ func (a *table) CreateTopic(_ context.Context, n NewTopic) (TopicDetail, error) 
 }
 
 func (a *table) Groups(context.Context, Page) (GroupPage, error) { return GroupPage{}, a.failed }
+func (a *table) Expiries(_ context.Context, most int) (Expiries, error) {
+	return Expiries{Expiries: []Expiry{{Group: "g", Count: int64(most)}}}, a.failed
+}
+
 func (a *table) Group(context.Context, string) (Group, error) {
 	return Group{}, context.DeadlineExceeded
 }
@@ -83,6 +87,10 @@ func TestAnswers(t *testing.T) {
 		{name: "page defaults", method: "GET", path: "/api/v1/topics", wantCode: 200, want: []string{"Limit:100"}},
 		{name: "page given", method: "GET", path: "/api/v1/topics?prefix=a&after=b&limit=7&system=true", wantCode: 200, want: []string{"{Prefix:a After:b Limit:7 System:true}"}},
 		{name: "page too large", method: "GET", path: "/api/v1/topics?limit=1001", wantCode: 400, want: []string{`"field":"limit"`, `"value":"1001"`, `"limit":"1 to 1000"`}},
+		{name: "expiries", method: "GET", path: "/api/v1/expiries", wantCode: 200, want: []string{`"count":100`, `"reason":""`}},
+		{name: "few expiries", method: "GET", path: "/api/v1/expiries?limit=3", wantCode: 200, want: []string{`"count":3`}},
+		{name: "too many expiries", method: "GET", path: "/api/v1/expiries?limit=0", wantCode: 400, want: []string{`"field":"limit"`}},
+		{name: "expiries of a page", method: "GET", path: "/api/v1/expiries?after=a", wantCode: 400, want: []string{`"field":"after"`}},
 		{name: "unknown parameter", method: "GET", path: "/api/v1/topics?size=1", wantCode: 400, want: []string{`"field":"size"`}},
 		{name: "unknown topic", method: "GET", path: "/api/v1/topics/none", wantCode: 404, want: []string{`"title":"Not Found"`, `"value":"none"`, `"type":"about:blank"`}},
 		{name: "escaped topic", method: "GET", path: "/api/v1/topics/%25RETRY%25g", wantCode: 404, want: []string{`"value":"%RETRY%g"`}},

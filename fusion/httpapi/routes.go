@@ -40,6 +40,8 @@ func (a *api) table() []route {
 			nil, func(ctx context.Context, r *http.Request, _ struct{}) (Group, error) {
 				return a.Admin.Group(ctx, r.PathValue("name"))
 			}),
+		operation(a, route{method: "GET", path: "/api/v1/expiries", id: "listExpiries", summary: "The newest messages that were deleted before a group had read them", problems: []int{400}},
+			newestOf, func(ctx context.Context, _ *http.Request, n Newest) (Expiries, error) { return a.Admin.Expiries(ctx, n.Limit) }),
 	}
 }
 
@@ -106,6 +108,23 @@ func pageOf(r *http.Request) (Page, error) {
 		}
 	}
 	return p, nil
+}
+
+// newestOf reads the parameter of a list that ends with what is newest.
+func newestOf(r *http.Request) (Newest, error) {
+	n := Newest{Limit: defaultPage}
+	for name, values := range r.URL.Query() {
+		v := values[len(values)-1]
+		if name != "limit" {
+			return n, badQuery(name, v, "limit")
+		}
+		limit, err := strconv.Atoi(v)
+		if err != nil || limit < 1 || limit > maxPage {
+			return n, badQuery(name, v, fmt.Sprintf("1 to %d", maxPage))
+		}
+		n.Limit = limit
+	}
+	return n, nil
 }
 
 func badQuery(name, value, want string) error {

@@ -121,6 +121,29 @@ type GroupPage struct {
 	Next   string  `json:"next,omitempty" doc:"Value of after for the next page; absent on the last one."`
 }
 
+// Expiry is a range of messages that were deleted before a group had read them.
+type Expiry struct {
+	Group  string    `json:"group" doc:"Name of the group."`
+	Topic  string    `json:"topic" doc:"Name of the topic."`
+	Queue  int32     `json:"queue" doc:"Number of the queue."`
+	First  int64     `json:"first" doc:"Queue offset of the first message."`
+	Last   int64     `json:"last" doc:"Queue offset of the last one; the group goes on behind it."`
+	Count  int64     `json:"count" doc:"Messages between them, before any filter of the group."`
+	Reason string    `json:"reason" doc:"age: older than the age limit. disk: the disk was above the level of forced cleaning."`
+	Face   string    `json:"face" doc:"push or pull."`
+	Time   time.Time `json:"time" doc:"When they were deleted."`
+}
+
+// Expiries are the newest of them.
+type Expiries struct {
+	Expiries []Expiry `json:"expiries" doc:"Oldest first."`
+}
+
+// Newest says how much of a list that ends with what is newest is asked for.
+type Newest struct {
+	Limit int `query:"limit" doc:"Most entries, 1 to 1000. Default 100."`
+}
+
 // Page says which part of a list is asked for.
 type Page struct {
 	Prefix string `query:"prefix" doc:"Only names that begin with this."`
