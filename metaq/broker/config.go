@@ -56,8 +56,8 @@ type Config struct {
 	MaxScanEntries int
 	// MaxHold is the longest time a pull is held, whatever it asks for. Default 60 s.
 	MaxHold time.Duration
-	// MaxHeld is how many pulls are held at a time; further ones are told to come back. Each takes about
-	// 300 bytes. Default 100,000.
+	// MaxHeld is how many pulls are held at a time; further ones are told to come back, with code 2. One connection may hold as
+	// many as are free, so at most half of them. Each takes about 300 bytes. Default 100,000.
 	MaxHeld int
 	// ReplayBytes decides where a new group starts on a queue that still has its first message: at that message when
 	// at most this much log was written since, otherwise where its client says. Default 40% of physical memory.

@@ -95,13 +95,10 @@ func (h *holds) len() int {
 	return h.mu.table.Len()
 }
 
-// Why a pull is not held.
-var (
-	errFull    = errors.New("as many pulls are held as may be")
-	errNoHolds = errors.New("nothing is held any more: the broker stops, or the topic has gone")
-)
+// errNoHolds: a pull is not held because nothing is any more.
+var errNoHolds = errors.New("nothing is held any more: the broker stops, or the topic has gone")
 
-// add holds a pull for at most d.
+// add holds a pull for at most d. It is refused when its connection holds its share of what may be held.
 func (h *holds) add(from *peer, p pull, d time.Duration) error {
 	q := h.b.store.Queue(p.topic.Name, p.queue, true)
 	if q == nil {
@@ -115,12 +112,14 @@ func (h *holds) add(from *peer, p pull, d time.Duration) error {
 	h.mu.Lock()
 	closed := h.mu.closed
 	if closed || !h.mu.table.Add(x, from.id, deadline) {
+		of, all := h.mu.table.Of(from.id), h.mu.table.Len()
 		h.mu.Unlock()
 		h.free(x)
 		if closed {
 			return errNoHolds
 		}
-		return errFull
+		limit := h.b.cfg.MaxHeld
+		return refuse(remoting.RespSystemBusy, "%d pulls of this connection are held, as many as are free: %d of %d; pull again later", of, limit-all, limit)
 	}
 	v.arming, v.idle = v.arming+1, false
 	earlier := h.mu.armed == 0 || deadline < h.mu.armed

@@ -122,8 +122,8 @@ func (w *work) pull(r *server.Request) {
 			w.b.stats.miss()
 			return
 		}
-		if errors.Is(err, errFull) { // an answer that nothing is there would make the client pull again at once
-			w.refusePull(r, refuse(remoting.RespSystemBusy, "the broker holds its limit of %d pulls; pull again later", w.b.cfg.MaxHeld))
+		if !errors.Is(err, errNoHolds) { // an answer that nothing is there would make the client pull again at once
+			w.refusePull(r, err)
 			return
 		}
 	}

@@ -250,6 +250,40 @@ func TestHeldPullIsAnsweredByAMatchingMessage(t *testing.T) {
 	e.held(0)
 }
 
+// One client that asks for every queue over and over must not keep the others from waiting.
+func TestLaw7OneConnectionHoldsAShareOfThePulls(t *testing.T) {
+	e := start(t, func(c *Config, _ *store.Options) { c.MaxHeld = 10 })
+	e.topic("T", 1)
+	greedy, other := e.dial(), e.dial()
+	wait := pullReq{group: "G", topic: "T", sub: "*", suspend: 20 * time.Second}.fields()
+	for range 8 {
+		greedy.put(remoting.ReqPullMessage, 0, nil, wait...)
+	}
+	greedy.flush()
+	for range 3 {
+		if r := greedy.read(10 * time.Second); r == nil || r.Code != remoting.RespSystemBusy || !strings.Contains(r.Remark, "5 pulls of this connection are held, as many as are free: 5 of 10; pull again later") {
+			t.Fatalf("over its share: %v", r)
+		}
+	}
+	e.held(5)
+	o := other.put(remoting.ReqPullMessage, 0, nil, wait...)
+	other.flush()
+	e.held(6)
+	e.dial().sent(message{topic: "T", body: "x"})
+	if r := other.await(o); r.Code != 0 {
+		t.Errorf("the other one: %v", r)
+	}
+	for range 5 {
+		if r := greedy.read(10 * time.Second); r == nil || r.Code != 0 {
+			t.Errorf("what is held: %v", r)
+		}
+	}
+	e.held(0)
+	greedy.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "T", sub: "*", offset: 1, suspend: 20 * time.Second}.fields()...)
+	greedy.flush()
+	e.held(1)
+}
+
 // held waits until n pulls are held.
 func (e *env) held(n int) {
 	e.Helper()
@@ -363,20 +397,6 @@ func TestHeldPullsGoWithTheirConnection(t *testing.T) {
 		e.held(0)
 	}
 	e.dial().sent(message{topic: "T", body: "nobody waits"})
-}
-
-func TestHeldPullsAreBounded(t *testing.T) {
-	e := start(t, func(c *Config, _ *store.Options) { c.MaxHeld = 3 })
-	e.topic("T", 1)
-	c := e.dial()
-	for range 3 {
-		c.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "T", sub: "*", suspend: 30 * time.Second}.fields()...)
-	}
-	c.flush()
-	e.held(3)
-	if r := e.dial().pull(pullReq{group: "G", topic: "T", sub: "*", suspend: 30 * time.Second}); r.Code != 2 || !strings.Contains(r.Remark, "3 pulls") {
-		t.Errorf("%v", r)
-	}
 }
 
 // Every message that comes while pulls are held and answered on many connections is seen once by each.

@@ -2,7 +2,7 @@
 //
 // It is only the book-keeping: no clock, no goroutine, no lock. Its owner says what time it is, arms one timer for
 // [Table.Next], and is told whose time is over and whose connection went. That keeps a hundred thousand held requests at
-// the price of one timer.
+// the price of one timer. A table has room for so many and no more, and one connection gets only a share of it.
 package longpoll
 
 // Hold is one held request. Its memory is the owner's, who may use it again after it was taken out. The exported field
@@ -11,8 +11,8 @@ type Hold[T any] struct {
 	Value T
 
 	deadline   int64
-	conn       uint64
 	at         int // place in Table.heap + 1; 0 when not held
+	of         *list[T]
 	prev, next *Hold[T]
 }
 
@@ -26,12 +26,20 @@ func (h *Hold[T]) Deadline() int64 { return h.deadline }
 type Table[T any] struct {
 	max   int
 	heap  []*Hold[T]          // by deadline, earliest first
-	conns map[uint64]*Hold[T] // first of the list of each connection
+	conns map[uint64]*list[T] // none is empty
+	spare []*list[T]
+}
+
+// list is what one connection has, newest first.
+type list[T any] struct {
+	conn  uint64
+	first *Hold[T]
+	n     int
 }
 
 // New makes a table that holds at most limit requests.
 func New[T any](limit int) *Table[T] {
-	return &Table[T]{max: limit, conns: map[uint64]*Hold[T]{}}
+	return &Table[T]{max: limit, conns: map[uint64]*list[T]{}}
 }
 
 // Len is how many requests are held.
@@ -40,21 +48,48 @@ func (t *Table[T]) Len() int { return len(t.heap) }
 // Conns is how many connections have held requests.
 func (t *Table[T]) Conns() int { return len(t.conns) }
 
+// Of is how many requests of a connection are held.
+func (t *Table[T]) Of(conn uint64) int {
+	if of := t.conns[conn]; of != nil {
+		return of.n
+	}
+	return 0
+}
+
 // Add holds h, which is not held, as a request of conn until deadline, a time in the owner's unit. It reports false when
-// the table is full.
+// conn has its share: as many as are free. So one connection gets at most half of the table, two that want all of it a third
+// each, and while there are fewer connections than places there is one for each that has none.
 func (t *Table[T]) Add(h *Hold[T], conn uint64, deadline int64) bool {
-	if len(t.heap) >= t.max {
+	of, free := t.conns[conn], t.max-len(t.heap)
+	switch {
+	case of == nil && free > 0:
+		of = t.list(conn)
+	case of == nil || of.n >= free:
 		return false
 	}
-	h.deadline, h.conn = deadline, conn
+	h.deadline, h.of = deadline, of
 	t.heap = append(t.heap, h)
 	h.at = len(t.heap)
 	t.up(len(t.heap) - 1)
-	if first := t.conns[conn]; first != nil {
-		h.next, first.prev = first, h
+	if of.first != nil {
+		h.next, of.first.prev = of.first, h
 	}
-	t.conns[conn] = h
+	of.first = h
+	of.n++
 	return true
+}
+
+// list begins the list of a connection.
+func (t *Table[T]) list(conn uint64) *list[T] {
+	var of *list[T]
+	if n := len(t.spare); n > 0 {
+		of, t.spare = t.spare[n-1], t.spare[:n-1]
+	} else {
+		of = new(list[T])
+	}
+	of.conn = conn
+	t.conns[conn] = of
+	return of
 }
 
 // Remove takes a request out and reports whether it was in: of several that try, one wins.
@@ -77,17 +112,20 @@ func (t *Table[T]) Remove(h *Hold[T]) bool {
 	}
 	h.at = 0
 
+	of := h.of
 	if h.next != nil {
 		h.next.prev = h.prev
 	}
 	if h.prev != nil {
 		h.prev.next = h.next
-	} else if h.next != nil {
-		t.conns[h.conn] = h.next
 	} else {
-		delete(t.conns, h.conn)
+		of.first = h.next
 	}
-	h.prev, h.next = nil, nil
+	h.prev, h.next, h.of = nil, nil, nil
+	if of.n--; of.n == 0 {
+		delete(t.conns, of.conn)
+		t.spare = append(t.spare, of)
+	}
 	return true
 }
 
@@ -103,7 +141,8 @@ func (t *Table[T]) Expire(now int64, dst []*Hold[T]) []*Hold[T] {
 
 // Drop removes every request of a connection and appends it to dst.
 func (t *Table[T]) Drop(conn uint64, dst []*Hold[T]) []*Hold[T] {
-	for h := t.conns[conn]; h != nil; h = t.conns[conn] {
+	for of := t.conns[conn]; of != nil && of.n > 0; {
+		h := of.first
 		t.Remove(h)
 		dst = append(dst, h)
 	}

@@ -30,6 +30,16 @@ func (m *model) take(keep func(*Hold[int]) bool) (out []*Hold[int]) {
 	return out
 }
 
+// of counts the requests of a connection.
+func (m *model) of(conn uint64) (n int) {
+	for _, h := range m.held {
+		if h.of.conn == conn {
+			n++
+		}
+	}
+	return n
+}
+
 func sameSet(a, b []*Hold[int]) bool {
 	if len(a) != len(b) {
 		return false
@@ -58,9 +68,10 @@ func TestTableAgainstAList(t *testing.T) {
 						break
 					}
 				}
-				ok := tab.Add(h, rapid.Uint64Range(1, 4).Draw(t, "conn"), rapid.Int64Range(0, 50).Draw(t, "deadline"))
-				if ok != (len(m.held) < limit) {
-					t.Fatalf("Add with %d held: %v", len(m.held), ok)
+				conn := rapid.Uint64Range(1, 4).Draw(t, "conn")
+				ok := tab.Add(h, conn, rapid.Int64Range(0, 50).Draw(t, "deadline"))
+				if ok != (m.of(conn) < limit-len(m.held)) {
+					t.Fatalf("Add with %d held, %d of the connection: %v", len(m.held), m.of(conn), ok)
 				}
 				if ok {
 					m.held, ever = append(m.held, h), append(ever, h)
@@ -85,7 +96,7 @@ func TestTableAgainstAList(t *testing.T) {
 			},
 			"drop": func(t *rapid.T) {
 				c := rapid.Uint64Range(1, 4).Draw(t, "conn")
-				if got, want := tab.Drop(c, nil), m.take(func(h *Hold[int]) bool { return h.conn != c }); !sameSet(got, want) {
+				if want, got := m.take(func(h *Hold[int]) bool { return h.of.conn != c }), tab.Drop(c, nil); !sameSet(got, want) {
 					t.Fatalf("Drop(%d) gave %d requests, want %d", c, len(got), len(want))
 				}
 			},
@@ -99,13 +110,18 @@ func TestTableAgainstAList(t *testing.T) {
 				}
 				conns := map[uint64]bool{}
 				for _, h := range m.held {
-					conns[h.conn] = true
+					conns[h.of.conn] = true
 					if !h.Held() || h.Deadline() < next {
 						t.Fatalf("a held request has deadline %d, Next says %d", h.Deadline(), next)
 					}
 				}
 				if tab.Conns() != len(conns) {
 					t.Fatalf("Conns = %d, want %d", tab.Conns(), len(conns))
+				}
+				for c := range uint64(5) {
+					if tab.Of(c) != m.of(c) {
+						t.Fatalf("Of(%d) = %d, want %d", c, tab.Of(c), m.of(c))
+					}
 				}
 			},
 		})
@@ -115,8 +131,41 @@ func TestTableAgainstAList(t *testing.T) {
 	})
 }
 
+func TestAConnectionGetsAShare(t *testing.T) {
+	const limit = 100
+	fill := func(tab *Table[int], conn uint64) (n int) {
+		for tab.Add(new(Hold[int]), conn, 1) {
+			n++
+		}
+		return n
+	}
+	tab := New[int](limit)
+	if n := fill(tab, 1); n != limit/2 {
+		t.Errorf("alone it got %d, want half of %d", n, limit)
+	}
+	got := 0
+	for c := range uint64(20) {
+		n := fill(tab, 2+c)
+		if got += n; n > limit/4 {
+			t.Errorf("another one got %d", n)
+		}
+	}
+	if got+limit/2 > limit {
+		t.Errorf("%d are held, the limit is %d", got+limit/2, limit)
+	}
+	tab = New[int](limit)
+	for c := range uint64(limit) {
+		if !tab.Add(new(Hold[int]), c, 1) {
+			t.Errorf("connection %d of %d got no place", c, limit)
+		}
+	}
+	if fill(tab, 1) != 0 || fill(tab, limit) != 0 {
+		t.Error("a full table took another one")
+	}
+}
+
 func BenchmarkAddRemove(b *testing.B) {
-	tab := New[int](100_001)
+	tab := New[int](150_000)
 	for i := range 100_000 {
 		tab.Add(&Hold[int]{Value: i}, uint64(i%1000), int64(i*7919%20_000))
 	}
