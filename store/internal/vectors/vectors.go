@@ -45,7 +45,74 @@ type Expected struct {
 		SHA256   string `json:"body_sha256"`
 	} `json:"view_by_offset"`
 	Messages []Message `json:"messages"`
+
+	Checkpoint struct {
+		LogTime   int64 `json:"physic_ms"`
+		QueueTime int64 `json:"logics_ms"`
+		IndexTime int64 `json:"index_ms"`
+		Flushed   int64 `json:"master_flushed"`
+		Confirm   int64 `json:"confirm"`
+	} `json:"checkpoint"`
+	Halves []struct {
+		QueueOffset   int64  `json:"queue_offset"`
+		Position      int64  `json:"phys_offset"`
+		UniqKey       string `json:"uniq_key"`
+		Keys          string `json:"keys"`
+		RealTopic     string `json:"real_topic"`
+		RealQueue     string `json:"real_queue"`
+		ProducerGroup string `json:"producer_group"`
+		CommittedAt   *int64 `json:"committed_at"`
+	} `json:"pending_halves"`
+	Delays []struct {
+		Level       int    `json:"level"`
+		QueueOffset int64  `json:"queue_offset"`
+		Position    int64  `json:"phys_offset"`
+		RealTopic   string `json:"real_topic"`
+		RealQueue   string `json:"real_queue"`
+	} `json:"pending_delays"`
+	DelayOffsets map[int]int64 `json:"delay_offsets"`
+	Timer        *struct {
+		Slots []struct {
+			Slot  int64 `json:"slot"`
+			Time  int64 `json:"time"`
+			First int64 `json:"first"`
+			Last  int64 `json:"last"`
+			Count int32 `json:"num"`
+			Magic int32 `json:"magic"`
+		} `json:"slots"`
+		Log []struct {
+			Position  int64 `json:"pos"`
+			Previous  int64 `json:"prev"`
+			Magic     int32 `json:"magic"`
+			WriteTime int64 `json:"write_ms"`
+			Delay     int32 `json:"delay_ms"`
+			Message   int64 `json:"phys_offset"`
+			Size      int32 `json:"size"`
+			TopicHash int32 `json:"topic_hash"`
+		} `json:"log"`
+	} `json:"timer"`
+	ConsumeQueues map[string]struct {
+		Entries int64 `json:"entries"`
+	} `json:"consumequeues"`
+	IndexFiles []struct {
+		File      string `json:"file"`
+		BeginTime int64  `json:"begin_ms"`
+		EndTime   int64  `json:"end_ms"`
+		Begin     int64  `json:"begin_phy"`
+		End       int64  `json:"end_phy"`
+		SlotsUsed int32  `json:"slots_used"`
+		Count     int32  `json:"count"`
+	} `json:"index_files"`
+	QueryByKey []struct {
+		Topic     string  `json:"topic"`
+		Key       string  `json:"key"`
+		Positions []int64 `json:"phys_offsets"`
+	} `json:"query_by_key"`
+	ConfigFiles map[string]json.RawMessage `json:"config_files"`
 }
+
+// Slots is how many slots a key index file in them has.
+const Slots = 1000
 
 // Segment is one commit log file.
 type Segment struct {
@@ -79,7 +146,17 @@ type Message struct {
 	BodySHA256       string            `json:"body_sha256"`
 	StoredBodyLen    int               `json:"stored_body_len"`
 	StoredBodySHA256 string            `json:"stored_body_sha256"`
+	TagsCode         int64             `json:"cq_tags_code"`
+	Ext              *Extension        `json:"ext"`
 	ReadFrom         json.RawMessage   `json:"read_from"` // only in 5.3.3-lmq: this copy was read through a light queue
+}
+
+// Extension is the extension unit of a queue entry.
+type Extension struct {
+	Address   int64  `json:"addr"`
+	TagsCode  int64  `json:"tags_code"`
+	StoreTime int64  `json:"store_ms"`
+	Bitmap    string `json:"bitmap"`
 }
 
 // Load unpacks a directory: paths relative to the store's root, with their content.
