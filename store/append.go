@@ -18,7 +18,7 @@ const appendChunk = 1 << 20
 // Append stores ms in order and fills rs, one result a message. Messages that are accepted are contiguous in
 // the log unless a segment ends between them or they have more than 1 MiB together. It returns when each has the
 // durability of its topic and is visible to readers. One call costs one lock and, when no other caller is writing, one
-// write. Messages of topics that ask for memory are written before the answer, too.
+// write. Messages of topics that ask for memory, in a call without others, have their places and are answered before they are written and visible.
 func (s *Store) Append(ms []Message, rs []Result) {
 	rs = rs[:len(ms)]
 	if full := s.clean.full.Load(); full != nil {
@@ -92,7 +92,7 @@ func (s *Store) add(b *log.Batch, t *topic, m *Message) {
 	}
 	n := len(b.Buf)
 	b.Buf = record.Append(b.Buf, &f)
-	it := log.Item{Size: int32(len(b.Buf) - n), Sync: t.sync.Load()}
+	it := log.Item{Size: int32(len(b.Buf) - n), Sync: t.sync.Load(), Memory: t.memory.Load()}
 	if tx := m.SysFlag & record.FlagTxMask; tx != record.FlagTxPrepared && tx != record.FlagTxRollback {
 		it.Seq = &s.lane(t, m.Queue).seq
 		it.Tags = record.TagsCode(m.Properties)
@@ -105,7 +105,15 @@ func (s *Store) appendBatch(b *log.Batch, rs []Result) {
 	if len(b.Items) == 0 {
 		return
 	}
+	memory := true
+	for i := range b.Items {
+		memory = memory && b.Items[i].Memory
+	}
 	s.log.Append(b)
+	reached := meta.Async
+	if memory {
+		reached = meta.Memory
+	}
 	k, stored := 0, 0
 	for i := range rs {
 		r := &rs[i]
@@ -119,7 +127,7 @@ func (s *Store) appendBatch(b *log.Batch, rs []Result) {
 			continue
 		}
 		stored++
-		r.Err, r.Address, r.QueueOffset, r.StoreTime, r.Durability = it.Err, it.Position, it.QueueOffset, it.Time, meta.Async
+		r.Err, r.Address, r.QueueOffset, r.StoreTime, r.Durability = it.Err, it.Position, it.QueueOffset, it.Time, reached
 		if it.Sync && it.Err == nil {
 			r.Durability = meta.Sync
 		}

@@ -47,6 +47,7 @@ func TestAgeDeletesInItsHoursAndOnAFullerDisk(t *testing.T) {
 	}
 	useDisk(mem, 75)
 	fillTopic(t, s, c, "A", 1, 300)
+	settle(t, s)
 	c.pass(11 * time.Hour)
 	for look(t, s) != 0 {
 		t.Error("segments deleted outside the hours")
@@ -123,7 +124,7 @@ func TestRetentionOptionsAreChecked(t *testing.T) {
 	for _, r := range []store.Retention{
 		{MaxUsed: 96}, {MaxUsed: 5}, {ForcedAt: 86}, {RefuseAt: 91}, {ForcedAt: 80, RefuseAt: 80}, {Hours: []int{24}}, {Age: -1}, {ViewWindow: -1}, {Interval: -1}, {MostAtOnce: -1},
 	} {
-		_, err := tryOpen(t, store.Options{Dir: "/s", FS: vfs.NewMem(), Retention: r})
+		_, err := store.Open(store.Options{Dir: "/s", FS: vfs.NewMem(), Retention: r})
 		var f *store.FieldError
 		if !errors.As(err, &f) {
 			t.Errorf("%+v: %v", r, err)

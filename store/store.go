@@ -62,7 +62,7 @@ type Result struct {
 	QueueOffset int64
 	StoreTime   int64 // milliseconds since 1970
 	Size        int32
-	Durability  meta.Durability // what was reached when Append returned: Async or Sync, never less
+	Durability  meta.Durability // what was reached when Append returned; a message in one call with others may reach more than its topic asks for
 }
 
 // Store is an open store directory.

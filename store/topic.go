@@ -18,6 +18,7 @@ type topic struct {
 
 	exists     atomic.Bool // it is in Topics, or the store's own
 	sync       atomic.Bool // it asks for Sync
+	memory     atomic.Bool // it asks for no more than Memory
 	interested atomic.Bool // some group is attached to it; stored by the dispatcher
 
 	near  [nearLanes]atomic.Pointer[lane] // of the first queues, where one look is enough; stored under topics.mu
@@ -65,7 +66,9 @@ func (s *Store) setTopic(c *meta.Topic) *topic {
 		c = now
 	}
 	t := s.topicLocked(c.Name)
-	t.sync.Store(c.Durability(s.o.Durability) == meta.Sync)
+	d := c.Durability(s.o.Durability)
+	t.sync.Store(d == meta.Sync)
+	t.memory.Store(d == meta.Memory)
 	t.exists.Store(true)
 	return t
 }
@@ -140,8 +143,12 @@ func (t *topicTable) isOwed(name string) bool {
 
 // DurabilityOf is the durability that a send to the topic reaches now.
 func (s *Store) DurabilityOf(name string) meta.Durability {
-	if t := s.topic(name); t != nil && t.sync.Load() {
+	t := s.topic(name)
+	switch {
+	case t != nil && t.sync.Load():
 		return meta.Sync
+	case t != nil && t.memory.Load():
+		return meta.Memory
 	}
 	return meta.Async
 }

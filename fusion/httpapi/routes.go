@@ -41,7 +41,9 @@ func (a *api) table() []route {
 				return a.Admin.Group(ctx, r.PathValue("name"))
 			}),
 		operation(a, route{method: "GET", path: "/api/v1/expiries", id: "listExpiries", summary: "The newest messages that were deleted before a group had read them", problems: []int{400}},
-			newestOf, func(ctx context.Context, _ *http.Request, n Newest) (Expiries, error) { return a.Admin.Expiries(ctx, n.Limit) }),
+			newestOf, func(ctx context.Context, _ *http.Request, n Newest) (Expiries, error) {
+				return a.Admin.Expiries(ctx, n.Limit)
+			}),
 	}
 }
 

@@ -28,6 +28,10 @@ type Item struct {
 	Size int32     // bytes in the batch's buffer
 	Sync bool      // to be acknowledged when durable
 
+	// Memory asks for no more than a place: a batch of nothing else is acknowledged before it is written. When the write fails after
+	// all, the log tells with an event and counts it, and the place goes to another record.
+	Memory bool
+
 	Position    int64
 	QueueOffset int64
 	Time        int64 // store time
@@ -41,13 +45,14 @@ type Batch struct {
 	Items []Item
 
 	pending int       // parts that are not acknowledged; guarded by Log.mu
+	memory  bool      // the copy of a batch whose caller has been answered; freed with its last part
 	waiting bool      // the caller sleeps on wake; whoever wakes it sets this to false; guarded by Log.mu
 	wake    chan bool // cap 1: true, take the pen; false, all parts are acknowledged
 }
 
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
-	b.Buf = b.Buf[:0]
+	b.Buf, b.memory = b.Buf[:0], false
 	clear(b.Items)
 	b.Items = b.Items[:0]
 }
@@ -117,9 +122,14 @@ func (l *Log) Append(b *Batch) {
 		return
 	}
 	now := l.o.Now()
-	wantSync := false
+	wantSync, memory := false, true
 	for i := range b.Items {
 		wantSync = wantSync || b.Items[i].Sync
+		memory = memory && b.Items[i].Memory
+	}
+	if memory && !wantSync {
+		l.appendMemory(b, now)
+		return
 	}
 	l.mu.Lock()
 	l.placeLocked(b, now, wantSync)
@@ -147,6 +157,29 @@ func (l *Log) Append(b *Batch) {
 		l.leadLocked(b)
 	}
 	l.mu.Unlock()
+}
+
+// appendMemory gives places to a copy of the batch, which somebody else will write. It waits only when the buffer is full.
+func (l *Log) appendMemory(b *Batch, now int64) {
+	c := l.NewBatch()
+	c.Buf, c.Items, c.memory = append(c.Buf, b.Buf...), append(c.Items, b.Items...), true
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.pending = 1 // ours: parts can be written while others still wait for a place
+	l.placeLocked(c, now, false)
+	copy(b.Items, c.Items)
+	l.mu.memory += c.pending - 1
+	l.doneLocked(c)
+	if !l.mu.writing && len(l.mu.active.chunks) > 0 {
+		signal(l.write)
+	}
+}
+
+// doneLocked counts a part of a batch whose caller does not wait.
+func (l *Log) doneLocked(b *Batch) {
+	if b.pending--; b.pending == 0 {
+		l.Free(b)
+	}
 }
 
 // placeLocked gives places to the items in order. It may unlock while it waits.
@@ -308,8 +341,10 @@ func (l *Log) leadLocked(own *Batch) {
 			break
 		}
 		if turn > 0 && (own == nil || m.active.syncOnly) {
-			// Left to the flush loop, which was rung for them.
-			signal(l.flush)
+			// Left to the flush loop, which was rung for those that want a sync, or to the one that writes what nobody waits for.
+			if signal(l.flush); !m.active.syncOnly {
+				signal(l.write)
+			}
 			break
 		}
 		if turn >= leaderTurns && own.pending == 0 {
@@ -404,6 +439,11 @@ func (l *Log) acknowledgeLocked(g *gather) {
 			m.syncing = append(m.syncing, syncPart{p.Batch, p.From, p.To, p.end, p.since})
 			continue
 		}
+		if p.Batch.memory {
+			m.memory--
+			l.doneLocked(p.Batch)
+			continue
+		}
 		g.wakes = p.Batch.partDoneLocked(g.wakes)
 	}
 	l.stats.records.Add(int64(n))
@@ -449,6 +489,12 @@ func (l *Log) takeBackLocked(g *gather) {
 				s.next = items[k].QueueOffset
 			}
 			items[k].Err = l.mu.failed
+		}
+		if p.Batch.memory {
+			l.mu.memory--
+			l.stats.unwritten.Add(int64(len(items)))
+			l.doneLocked(p.Batch)
+			continue
 		}
 		g.wakes = p.Batch.partDoneLocked(g.wakes)
 	}

@@ -6,15 +6,15 @@
 // a burst costs one write and no record crosses a channel. Batches that wait for durability are left to the flush loop,
 // whose fdatasync takes with it all that arrived during the one before.
 //
-// What it promises: a batch that was acknowledged without Sync survives the end of the process, one with Sync survives
+// What it promises: a batch that was acknowledged in memory may be lost with the process, one without Sync survives the end of the process, one with Sync survives
 // the end of the machine. Records become visible (Options.Written, Options.Synced) in log order. A write that fails
 // leaves nothing behind that a reader or a later recovery could see, and consumes no queue offset. After a failed sync
 // nothing is accepted until the log is opened again, since the kernel may have dropped the pages.
 //
 // What it does not do: it knows nothing of topics, and it deletes a segment only when told to ([Log.DeleteBelow]).
 //
-// Goroutines: prepare makes the next segment before the current one is full and watches the time of syncs; flush syncs. Both start in Start and end
-// in Close. Lock order: Log.mu is taken last and never held during a callback or a system call on the write path.
+// Goroutines: prepare makes the next segment before the current one is full and watches the time of syncs; flush syncs; write
+// writes what nobody waits for. All start in Start and end in Close. Lock order: Log.mu is taken last and never held during a callback or a system call on the write path.
 package log
 
 import (

@@ -37,6 +37,23 @@ func (l *Log) flushLoop() {
 	}
 }
 
+// writeLoop writes what callers leave behind who do not wait for the write.
+func (l *Log) writeLoop() {
+	defer l.done.Done()
+	for {
+		select {
+		case <-l.stop:
+			return // the flush loop writes the rest
+		case <-l.write:
+		}
+		l.mu.Lock()
+		if m := &l.mu; !m.writing && len(m.active.chunks) > 0 {
+			l.leadLocked(nil)
+		}
+		l.mu.Unlock()
+	}
+}
+
 // retry looks whether what made the log refuse appends is over.
 func (l *Log) retry() {
 	l.mu.Lock()

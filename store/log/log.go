@@ -57,7 +57,7 @@ type Log struct {
 	min     atomic.Int64
 	segs    atomic.Pointer[[]*segment] // ascending without gaps; replaced, never changed. The last one takes the appends
 
-	stats struct{ records, bytes, writes, syncs, failures, rolls, waits atomic.Int64 }
+	stats struct{ records, bytes, writes, syncs, failures, rolls, waits, unwritten atomic.Int64 }
 
 	mu struct {
 		sync.Mutex
@@ -75,6 +75,7 @@ type Log struct {
 		closed   bool
 		wakes    []*Batch   // scratch of the flush loop, which alone uses it
 		syncing  []syncPart // written, waiting for the flush loop, in log order
+		memory   int        // parts in the gathers whose callers have been answered
 	}
 	room sync.Cond // on mu: the writer took a gather, a segment was prepared (or not), the log failed or closed
 
@@ -83,6 +84,7 @@ type Log struct {
 	batches sync.Pool     // of *Batch
 	prepare chan struct{} // cap 1: make the next segment
 	flush   chan struct{} // cap 1: somebody waits for a sync
+	write   chan struct{} // cap 1: there is something to write that nobody waits for
 	stop    chan struct{}
 	done    sync.WaitGroup
 }
@@ -96,12 +98,15 @@ type Stats struct {
 	Failures int64 // writes and syncs that failed
 	Rolls    int64 // segments begun
 	Waits    int64 // appends that had to wait for the next segment or for room in the buffer
+
+	// Unwritten counts records that were acknowledged in memory and could not be written.
+	Unwritten int64
 }
 
 // Stats returns the counters.
 func (l *Log) Stats() Stats {
 	s := &l.stats
-	return Stats{s.records.Load(), s.bytes.Load(), s.writes.Load(), s.syncs.Load(), s.failures.Load(), s.rolls.Load(), s.waits.Load()}
+	return Stats{s.records.Load(), s.bytes.Load(), s.writes.Load(), s.syncs.Load(), s.failures.Load(), s.rolls.Load(), s.waits.Load(), s.unwritten.Load()}
 }
 
 // Min is the first position of the log, Written the first one not in the page cache, Told the first one that
@@ -161,9 +166,16 @@ func (l *Log) event(level int, name string, attrs ...any) {
 	}
 }
 
-// Sync returns when everything that Written was told of before the call is durable.
+// Sync returns when everything that Written was told of before the call, or that was acknowledged in memory, is durable.
 func (l *Log) Sync() error {
 	l.mu.Lock()
+	for l.mu.memory > 0 && l.mu.failed == nil && !l.mu.closed {
+		if l.mu.writing {
+			l.room.Wait()
+		} else {
+			l.leadLocked(nil)
+		}
+	}
 	end := l.written.Load() // not told: who has heard of a record while Written still runs counts on it
 	if l.mu.broken || l.mu.closed || l.synced.Load() >= end {
 		defer l.mu.Unlock()

@@ -67,7 +67,7 @@ func Open(o Options) (*Log, error) {
 	if o.SyncTimeout == 0 {
 		o.SyncTimeout = 5 * time.Second
 	}
-	l := &Log{o: o, prepare: make(chan struct{}, 1), flush: make(chan struct{}, 1), stop: make(chan struct{})}
+	l := &Log{o: o, prepare: make(chan struct{}, 1), flush: make(chan struct{}, 1), write: make(chan struct{}, 1), stop: make(chan struct{})}
 	l.room.L = &l.mu
 	l.mu.active, l.mu.spare = new(gather), new(gather)
 	bs, unfinished, err := bases(o.FS, o.Dir)
@@ -312,7 +312,8 @@ func (l *Log) SetTime(ms int64) {
 
 // Start begins the background work; appends are accepted from now on.
 func (l *Log) Start() {
-	l.done.Add(2)
+	l.done.Add(3)
+	go l.writeLoop()
 	go l.flushLoop()
 	go l.prepareLoop()
 }
