@@ -94,6 +94,8 @@ var numbers = []number{
 	counter("fusionmq_broker_pulls_missed_total", "Pulls that found nothing at first.", func(r *reading) float64 { return float64(r.broker.PullsMissed) }),
 	gauge("fusionmq_broker_held_pulls", "Pulls that wait for a message.", func(r *reading) float64 { return float64(r.broker.HeldPulls) }),
 	gauge("fusionmq_broker_connections", "Open connections on the broker's ports.", func(r *reading) float64 { return float64(r.broker.Connections) }),
+	counter("fusionmq_broker_pauses_total", "Times that a connection of the broker's ports was not read for a while. A rise means that clients send faster than is handled, or do not read their answers.",
+		func(r *reading) float64 { return float64(r.broker.Paused) }),
 
 	counter("fusionmq_notify_sends_total", "Messages stored for Notify producers.", func(r *reading) float64 { return float64(r.push.Sends) }),
 	counter("fusionmq_notify_send_failures_total", "Messages of Notify producers that were not stored; the answer to each says why.", func(r *reading) float64 { return float64(r.push.SendFailures) }),
@@ -116,6 +118,8 @@ var numbers = []number{
 	counter("fusionmq_notify_connections_total", "Connections accepted on the Notify port.", func(r *reading) float64 { return float64(r.wire.Accepted) }),
 	counter("fusionmq_notify_connections_refused_total", "Connections closed at once because notify.max-connections were open.", func(r *reading) float64 { return float64(r.wire.Refused) }),
 	counter("fusionmq_notify_malformed_total", "Connections closed for a broken frame or another protocol.", func(r *reading) float64 { return float64(r.wire.Malformed + r.wire.Foreign) }),
+	counter("fusionmq_notify_pauses_total", "Times that a connection of the Notify port was not read for a while. A rise means that clients send faster than is handled, or do not read their answers.",
+		func(r *reading) float64 { return float64(r.wire.Paused) }),
 	counter("fusionmq_notify_slow_total", "Connections closed because the peer did not read.", func(r *reading) float64 { return float64(r.wire.Slow) }),
 	counter("fusionmq_notify_panics_total", "Requests that failed by a mistake in this program; the log has the place.", func(r *reading) float64 { return float64(r.wire.Panics) }),
 	gauge("fusionmq_notify_members", "Members of groups that are pushed to.", func(r *reading) float64 { return float64(r.push.Members) }),

@@ -399,6 +399,38 @@ func TestHeldPullsGoWithTheirConnection(t *testing.T) {
 	e.dial().sent(message{topic: "T", body: "nobody waits"})
 }
 
+// The answers fill the window of a client that does not read, so its next requests pile up, and are not read further once they are
+// handled.
+func TestPausesAreCounted(t *testing.T) {
+	e := start(t)
+	e.topic("T", 1)
+	c := e.dial()
+	large := strings.Repeat("x", 1<<20)
+	for range 32 {
+		c.sent(message{topic: "T", body: large})
+	}
+	for i := range 32 {
+		c.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "T", sub: "*", offset: int64(i)}.fields()...)
+	}
+	for range 256 {
+		c.put(remoting.ReqHeartBeat, remoting.FlagOneway, []byte(large[:128<<10]))
+	}
+	c.flush() // 32 MiB, so that much of it has been read ahead
+	last := c.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "T", sub: "*", offset: 32}.fields()...)
+	c.flush()
+	for i := range 32 {
+		if r := c.read(20 * time.Second); r == nil || r.Code != 0 || len(r.body) < 1<<20 {
+			t.Fatalf("answer %d: %v", i, r)
+		}
+	}
+	if r := c.await(last); r.Code != 19 {
+		t.Errorf("behind the pause: %v", r)
+	}
+	if n := e.b.Stats().Paused; n == 0 {
+		t.Error("no pause is counted")
+	}
+}
+
 // Every message that comes while pulls are held and answered on many connections is seen once by each.
 func TestHeldPullsUnderLoad(t *testing.T) {
 	e := start(t)

@@ -17,6 +17,7 @@ type Stats struct {
 	Got, GotBytes int64 // messages handed to pulls
 	PullsFound    int64 // pulls answered with messages
 	PullsMissed   int64 // pulls answered without, or held first
+	Paused        int64 // times that a connection was not read for a while, because its requests were not handled fast enough
 
 	Connections, HeldPulls, ConsumerGroups, ProducerGroups, Clients int // now; Clients are connections with a heartbeat
 }
@@ -53,7 +54,9 @@ func (b *Broker) Stats() Stats {
 	}
 	s.Clients, s.ConsumerGroups, s.ProducerGroups = b.members.Counts()
 	for _, srv := range b.listening() {
-		s.Connections += int(srv.Stats().Connections)
+		st := srv.Stats()
+		s.Connections += int(st.Connections)
+		s.Paused += st.Paused
 	}
 	return s
 }
