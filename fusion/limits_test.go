@@ -68,6 +68,28 @@ func TestLargestMessageFollowsTheSegments(t *testing.T) {
 	}
 }
 
+// TestNotifyRefusesTheSystemsTopics: the broker makes topics named as its cluster and itself, and tools look it up by them.
+func TestNotifyRefusesTheSystemsTopics(t *testing.T) {
+	a, _ := start(t, load(t, t.TempDir(), nil))
+	se, err := a.push.Open(full{}, netip.MustParseAddrPort("192.0.2.1:7"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer se.Close()
+	for _, topic := range []string{"cluster-t", "broker-t", "cluster-t_REPLY_TOPIC", "TBW102"} {
+		m, out := incoming(1), make([]notify.Sent, 1)
+		m.Header.Topic = []byte(topic)
+		before := a.store.Stats().Appends
+		se.Send([]notify.Incoming{m}, out)
+		if out[0].Err == nil || out[0].Err.Status != wire.StatusError || !strings.Contains(out[0].Err.Text, "belongs to the system") {
+			t.Errorf("a send to %s: %+v, want ERROR", topic, out[0].Err)
+		}
+		if a.store.Stats().Appends != before {
+			t.Errorf("a send to %s is stored", topic)
+		}
+	}
+}
+
 // incoming is a message from a Notify client.
 func incoming(size int) notify.Incoming {
 	return notify.Incoming{Body: make([]byte, size), Header: &wire.MessageHeader{

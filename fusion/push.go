@@ -14,6 +14,7 @@ func (a *App) makePush(o *store.Options) {
 	a.push = notify.New(notify.Options{
 		Delivery:     delivery.Config{AckTimeout: c.Notify.AckTimeout},
 		NoAutoCreate: !c.Broker.AutoCreateTopics,
+		SystemTopics: []string{c.Broker.Cluster, c.Broker.Name, c.Broker.Cluster + "_REPLY_TOPIC"},
 		TopicQueues:  int32(c.Broker.DefaultQueues),
 		Log:          a.log,
 	})

@@ -19,6 +19,9 @@ type Options struct {
 
 	// NoAutoCreate makes a send or a subscription to an unknown topic an error instead of making the topic.
 	NoAutoCreate bool
+	// SystemTopics are names that belong to the system besides those that wire.CheckTopic knows: what the cluster and the broker are
+	// called. They are refused to clients.
+	SystemTopics []string
 	// TopicQueues is the number of queues of a topic that is made. Default 4, at most meta.MaxQueues.
 	TopicQueues int32
 

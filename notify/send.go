@@ -3,6 +3,7 @@ package notify
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/fusionmq/fusionmq/notify/mapping"
@@ -124,6 +125,8 @@ func (se *Session) prepare(sc *sendScratch, m *Incoming) error {
 		if topic = se.s.store.Topics().Get(name); topic == nil {
 			return refuse("topic %s does not exist", wire.Quote(name))
 		}
+	} else if err := se.s.checkSystem(topic.Name); err != nil {
+		return err
 	}
 	if topic.Perm&meta.PermWrite == 0 || topic.WriteQueues < 1 {
 		return refuse("topic %s may not be written to (perm %d, %d write queues)", wire.Quote(topic.Name), topic.Perm, topic.WriteQueues)
@@ -137,9 +140,20 @@ func (se *Session) prepare(sc *sendScratch, m *Incoming) error {
 	return nil
 }
 
+// checkSystem refuses the topics that this process keeps under names of its own (rulings A23).
+func (s *Service) checkSystem(topic string) error {
+	if slices.Contains(s.o.SystemTopics, topic) {
+		return refuse("topic %s belongs to the system, as the cluster, the broker or their replies are called so; use another name", wire.Quote(topic))
+	}
+	return nil
+}
+
 // topicFor makes a topic that does not exist, when that is allowed.
 func (s *Service) topicFor(name string) error {
 	if err := wire.CheckTopic(name); err != nil {
+		return err
+	}
+	if err := s.checkSystem(name); err != nil {
 		return err
 	}
 	topics := s.store.Topics()

@@ -324,7 +324,10 @@ func TestCleanStopRepeatsNothingThatWasAnswered(t *testing.T) {
 }
 
 func TestSendRefusesWithAReason(t *testing.T) {
-	w := newWorld(t, 13, func(o *Options) { o.NoAutoCreate = true })
+	w := newWorld(t, 13, func(o *Options) { o.NoAutoCreate, o.SystemTopics = true, []string{"broker-a", "Other"} })
+	if err := w.st.Topics().Put(meta.DefaultTopic("broker-a")); err != nil { // as the broker does at its start
+		t.Fatal(err)
+	}
 	base := func() Incoming {
 		return Incoming{Header: &wire.MessageHeader{ID: make([]byte, 16), Topic: []byte("T"), Type: []byte("x"), Group: []byte("g"), Committed: true}, Body: []byte("b")}
 	}
@@ -335,6 +338,8 @@ func TestSendRefusesWithAReason(t *testing.T) {
 	}{
 		{"unknown topic", func(*Incoming) {}, "topic \"T\" does not exist"},
 		{"system topic", func(m *Incoming) { m.Header.Topic = []byte("rmq_sys_x") }, "topic"},
+		{"topic of the broker", func(m *Incoming) { m.Header.Topic = []byte("broker-a") }, "topic \"broker-a\" belongs to the system"},
+		{"one that is not there", func(m *Incoming) { m.Header.Topic = []byte("Other") }, "topic \"Other\" belongs to the system"},
 		{"half message", func(m *Incoming) { m.Header.Committed = false }, "committed is false"},
 		{"delay", func(m *Incoming) { m.Header.PostDelay = 5; m.Header.Set = m.Header.Set.With(wire.FieldPostDelay) }, "postDelayTime is 5"},
 		{"empty body", func(m *Incoming) { m.Body = nil }, "body"},
@@ -365,6 +370,11 @@ func TestSendRefusesWithAReason(t *testing.T) {
 	b.Group = "P-test"
 	if err := w.pub.Subscribe(&b); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("subscription to an unknown topic: %v", err)
+	}
+	b = fanoutOn("broker-a")
+	b.Group = "P-test"
+	if err := w.pub.Subscribe(&b); err == nil || !strings.Contains(err.Error(), "belongs to the system") {
+		t.Errorf("subscription to the broker's topic: %v", err)
 	}
 	for _, kind := range []wire.BindingKind{wire.Pattern, wire.Header} {
 		b := wire.Binding{Kind: kind, Topic: "T", Expr: "a", Group: "P-test", WaterMark: -1, Persistent: true}
