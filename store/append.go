@@ -153,6 +153,9 @@ func (s *Store) written(parts []log.Part, end int64) {
 				// The sequence was taken from the index and only the log advances it, so this is a bug, not a state to handle.
 				s.event(levelError, "queue index refused an entry", "topic", l.topic.name, "queue", l.queue.ID(), "err", err)
 			}
+			if len(parts[i].Batch.Views) > 0 {
+				s.putViews(parts[i].Batch.ViewsOf(parts[i].From+k), it.Position, it.Time)
+			}
 			if l.topic.interested.Load() || l.topic == s.oq {
 				heads = append(heads, head{lane: l, entry: e, offset: it.QueueOffset, held: it.Sync})
 			}

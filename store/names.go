@@ -18,6 +18,14 @@ func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.o.Dir}, parts...)...)
 }
 
+// Topics of RocketMQ in which messages wait that are in no queue of their own topic yet. Only the store writes them.
+const (
+	HalfTopic     = "RMQ_SYS_TRANS_HALF_TOPIC"   // transactions
+	ScheduleTopic = "SCHEDULE_TOPIC_XXXX"        // delayed by a level, which is the queue id plus one
+	TimerTopic    = "rmq_sys_wheel_timer"        // delayed to a time
+	AsideTopic    = "TRANS_CHECK_MAX_TIME_TOPIC" // views of transactions that nobody answers for; it can be read
+)
+
 // Topics of records that only the store writes; SystemPrefix is how all of them begin.
 const (
 	SystemPrefix = "rmq_sys_fusion_"

@@ -232,6 +232,9 @@ func (s *Store) replay(from, stateFrom, end int64) error {
 			if err := s.replayEntry(v); err != nil {
 				return err
 			}
+			if err := s.replayViews(v); err != nil {
+				return err
+			}
 			s.restoreQueues(v)
 		}
 		if pos >= stateFrom {
@@ -250,18 +253,21 @@ func (s *Store) replay(from, stateFrom, end int64) error {
 
 func (s *Store) replayEntry(v record.View) error {
 	pos := v.PhysicalOffset()
-	q := s.queueOf(v)
+	return s.replayPut(string(v.Topic()), v.QueueID(), v.QueueOffset(), queue.Entry{Address: pos, Position: pos, Size: v.Size(), TagsCode: v.TagsCode(), Time: v.StoreTime()})
+}
+
+func (s *Store) replayPut(topic string, id int32, offset int64, e queue.Entry) error {
+	q := s.queueOf(topic, id)
 	if q == nil {
-		if q = s.index.Queue(string(v.Topic()), v.QueueID(), true); q == nil {
-			s.event(levelError, "record has a queue id out of range and is in no queue", "position", pos, "queue", v.QueueID())
+		if q = s.index.Queue(topic, id, true); q == nil {
+			s.event(levelError, "record has a queue id out of range and is in no queue", "position", e.Address, "queue", id)
 			return nil
 		}
 	}
-	e := queue.Entry{Address: pos, Position: pos, Size: v.Size(), TagsCode: v.TagsCode(), Time: v.StoreTime()}
-	err := q.Put(v.QueueOffset(), e, true)
+	err := q.Put(offset, e, true)
 	var gap *queue.GapError
 	if errors.As(err, &gap) {
-		s.event(levelError, "record skips offsets of its queue and is in no queue", "position", pos, "err", err)
+		s.event(levelError, "record skips offsets of its queue and is in no queue", "position", e.Address, "err", err)
 		return nil
 	}
 	return err
@@ -293,7 +299,7 @@ func (s *Store) shutdown() error {
 func (s *Store) closeFiles() error {
 	var err error
 	if s.index != nil {
-		err = s.index.Close()
+		err = errors.Join(err, s.index.Close())
 	}
 	if s.log != nil {
 		err = errors.Join(err, s.log.Close())

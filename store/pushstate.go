@@ -12,10 +12,11 @@ import (
 // may be called at any time. Exchange is called with the state locked, so it must not call the store.
 
 // Operate appends ops as one operate-queue record and returns its address once it is in the page cache. The operations
-// take effect when the dispatcher reaches the record; Observer.Applied says when. An operation that cannot be written
+// take effect when the dispatcher reaches the record; Observer.Applied says when. What a publish shows can be read when Operate
+// returns, at the durability of its topic. An operation that cannot be written
 // gives a *state.OpError and nothing is appended.
 func (s *Store) Operate(ops []state.Op) (at int64, err error) {
-	body, err := state.AppendOps(nil, ops)
+	body, places, err := state.AppendViews(nil, ops, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -25,7 +26,16 @@ func (s *Store) Operate(ops []state.Op) (at int64, err error) {
 	b := s.log.NewBatch()
 	defer s.log.Free(b)
 	now := s.o.Now().UnixMilli()
-	s.add(b, s.oq, &Message{Topic: OQTopic, BornTime: now, BornHost: s.o.StoreHost, Body: body})
+	m := Message{Topic: OQTopic, BornTime: now, BornHost: s.o.StoreHost, Body: body}
+	if len(places) > 0 {
+		m.Flag = flagViews
+	}
+	s.add(b, s.oq, &m)
+	if len(places) > 0 {
+		if err := s.addViews(b, ops, places); err != nil {
+			return 0, err
+		}
+	}
 	s.log.Append(b)
 	return b.Items[0].Position, b.Items[0].Err
 }
@@ -139,6 +149,7 @@ func (d *dispatcher) operations(v record.View) {
 	}
 	d.tell() // what came before it
 	s.machine.Lock()
+	s.machine.SetTime(v.StoreTime())
 	s.machine.Apply(at, ops)
 	s.machine.Unlock()
 	for i := range ops {
@@ -153,6 +164,7 @@ func (d *dispatcher) operations(v record.View) {
 	if o := s.o.Observer; o != nil && !d.replaying {
 		o.Applied(at, ops)
 	}
+	d.published(v, ops)
 }
 
 // message gives a message of an interesting topic to the state machine.

@@ -7,6 +7,7 @@ import (
 	"github.com/fusionmq/fusionmq/store/log"
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
+	"github.com/fusionmq/fusionmq/store/state"
 )
 
 // TopicEntry is an entry with its place.
@@ -18,8 +19,17 @@ func (s *Store) Queue(topic string, id int32, create bool) *queue.Queue {
 	return s.index.Queue(topic, id, create && s.topic(topic) != nil)
 }
 
-// Record returns the stored bytes of an entry. They are valid until release is called and must not be written to.
+// Record returns the record of an entry: the stored bytes, or for a view those with what the view changes. They are valid until
+// release is called and must not be written to.
 func (s *Store) Record(e queue.Entry) (b []byte, release func(), err error) {
+	if e.Position != e.Address {
+		if op, time, err := s.viewAt(e.Address); err == nil {
+			if b, err = s.shown(e.Address, &op, time, e.Position, e.Size); err == nil {
+				return b, noRelease, nil
+			}
+		}
+		// What was moved has its changes already.
+	}
 	b, release, err = s.log.Read(e.Position, int(e.Size))
 	if err != nil && errors.Is(err, log.ErrRange) {
 		// It may be somewhere else now: who has the entry read it before its segment went.
@@ -62,6 +72,10 @@ func (s *Store) EntryAt(at int64) (e TopicEntry, b []byte, release func(), err e
 	if err != nil {
 		return none(err)
 	}
+	if head[0] == byte(state.OpPublish) { // a record does not begin so
+		release()
+		return s.viewEntryAt(at)
+	}
 	size, magic := int32(binary.BigEndian.Uint32(head)), binary.BigEndian.Uint32(head[4:])
 	release()
 	if magic != record.MagicV1 && magic != record.MagicV2 || size < record.MinSize {
@@ -73,7 +87,7 @@ func (s *Store) EntryAt(at int64) (e TopicEntry, b []byte, release func(), err e
 	v, err := record.Parse(b)
 	if err == nil {
 		// The bytes at a position between records can look like one: a body can hold anything. The index knows.
-		if q := s.queueOf(v); q != nil && v.PhysicalOffset() == at {
+		if q := s.queueOf(string(v.Topic()), v.QueueID()); q != nil && v.PhysicalOffset() == at {
 			var es [1]queue.Entry
 			n, err := q.Read(v.QueueOffset(), es[:])
 			if err != nil {
@@ -89,14 +103,39 @@ func (s *Store) EntryAt(at int64) (e TopicEntry, b []byte, release func(), err e
 	return none(ErrNotAddress)
 }
 
-func (s *Store) queueOf(v record.View) *queue.Queue {
+// viewEntryAt is EntryAt for an address at which only a view can be.
+func (s *Store) viewEntryAt(at int64) (e TopicEntry, b []byte, release func(), err error) {
+	op, time, err := s.viewAt(at)
+	if err != nil {
+		return e, nil, nil, ErrNotAddress
+	}
+	v := op.View
+	q := s.queueOf(v.Topic, v.Queue)
+	if q == nil {
+		return e, nil, nil, ErrNotAddress
+	}
+	var es [1]queue.Entry
+	n, err := q.Read(v.Offset, es[:])
+	if err == nil && (n == 0 || es[0].Address != at) {
+		err = ErrNotAddress
+	}
+	if err == nil {
+		b, err = s.shown(at, &op, time, es[0].Position, es[0].Size)
+	}
+	if err != nil {
+		return e, nil, nil, err
+	}
+	return TopicEntry{Entry: es[0], Queue: v.Queue, QueueOffset: v.Offset}, b, noRelease, nil
+}
+
+func (s *Store) queueOf(topic string, id int32) *queue.Queue {
 	s.topics.mu.RLock()
-	t := s.topics.byName[string(v.Topic())]
+	t := s.topics.byName[topic]
 	s.topics.mu.RUnlock()
 	if t != nil {
-		return t.index.Queue(v.QueueID(), false)
+		return t.index.Queue(id, false)
 	}
-	return s.index.Queue(string(v.Topic()), v.QueueID(), false)
+	return s.index.Queue(topic, id, false)
 }
 
 // ReadTopic fills dst with the visible messages of a topic over all its queues whose address is at least from, in

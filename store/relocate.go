@@ -102,6 +102,10 @@ func (s *Store) moveSome(owed []state.OwedBody, lost map[int64]bool) (done int, 
 
 // readOwed returns the record of what is owed.
 func (s *Store) readOwed(o state.OwedBody) (b []byte, release func(), err error) {
+	if op, time, err := s.viewAt(o.Address); err == nil {
+		b, err := s.shown(o.Address, &op, time, o.Position, o.Size) // moved as it is read: the view may go with its own segment
+		return b, noRelease, err
+	}
 	size := int(o.Size)
 	if size == 0 { // failed while it was read through a cursor
 		head, release, err := s.log.Read(o.Position, 4)

@@ -1,9 +1,11 @@
 package log
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
+	"sort"
 
 	"github.com/fusionmq/fusionmq/store/record"
 )
@@ -38,11 +40,28 @@ type Item struct {
 	Err         error // nil: written, and synced when Sync was set
 }
 
+// View is an entry of a queue that a record of a batch makes beside its own: it takes a queue offset when the record gets its place.
+// The caller sets Item, Seq and At; the log sets QueueOffset, writes it into the record and corrects the checksum of the body.
+type View struct {
+	Item        int // index into Batch.Items; views are in the order of their items
+	Seq         *Sequence
+	At          int // of the 8 bytes for the queue offset, little-endian, from the start of the record; in its body
+	QueueOffset int64
+
+	// Carried through to Options.Written.
+	Position, Tags int64
+	Size           int32
+	Hold           bool
+}
+
 // Batch is what one caller appends in one go: records encoded back to back in Buf, one Item each. It is made by
 // Log.NewBatch, belongs to the caller again when Append returns, and can be used for the next one after Reset.
 type Batch struct {
 	Buf   []byte
 	Items []Item
+	Views []View // of items, mostly none
+	Keyed bool   // for Options.Written, as is Note: a record of the batch may have keys. The log looks at neither
+	Note  any
 
 	pending int       // parts that are not acknowledged; guarded by Log.mu
 	memory  bool      // the copy of a batch whose caller has been answered; freed with its last part
@@ -54,7 +73,33 @@ type Batch struct {
 func (b *Batch) Reset() {
 	b.Buf, b.memory = b.Buf[:0], false
 	clear(b.Items)
-	b.Items = b.Items[:0]
+	clear(b.Views)
+	b.Items, b.Views = b.Items[:0], b.Views[:0]
+	b.Keyed, b.Note = false, nil
+}
+
+// ViewsOf are the views of item i.
+func (b *Batch) ViewsOf(i int) []View {
+	lo := sort.Search(len(b.Views), func(k int) bool { return b.Views[k].Item >= i })
+	hi := lo
+	for hi < len(b.Views) && b.Views[hi].Item == i {
+		hi++
+	}
+	return b.Views[lo:hi]
+}
+
+// placeViews numbers the views of item i, whose record rec begins with.
+func (b *Batch) placeViews(i int, rec []byte) {
+	vs := b.ViewsOf(i)
+	for k := range vs {
+		v := &vs[k]
+		v.QueueOffset = v.Seq.next
+		v.Seq.next++
+		binary.LittleEndian.PutUint64(rec[v.At:], uint64(v.QueueOffset))
+	}
+	if len(vs) > 0 {
+		record.UpdateBodyCRC(rec)
+	}
 }
 
 // Part is a run of items of one batch that were written together.
@@ -206,6 +251,9 @@ func (l *Log) placeLocked(b *Batch, now int64, wantSync bool) {
 				it.Seq.next++
 			}
 			record.SetPlace(b.Buf[hi:], it.QueueOffset, it.Position, it.Time)
+			if len(b.Views) > 0 {
+				b.placeViews(i, b.Buf[hi:hi+int(it.Size)])
+			}
 			hi += int(it.Size)
 			left -= size
 		}
@@ -485,6 +533,10 @@ func (l *Log) takeBackLocked(g *gather) {
 		p := &g.parts[i]
 		items := p.Items()
 		for k := len(items) - 1; k >= 0; k-- {
+			vs := p.Batch.ViewsOf(p.From + k)
+			for j := len(vs) - 1; j >= 0; j-- {
+				vs[j].Seq.next = vs[j].QueueOffset
+			}
 			if s := items[k].Seq; s != nil {
 				s.next = items[k].QueueOffset
 			}

@@ -178,10 +178,11 @@ func (x *Index) topicCount() int {
 	return len(x.topics.byName)
 }
 
-// generationFor returns the generation that takes an entry of this address; the writer calls it with Topic.mu held.
-func (x *Index) generationFor(address int64) *generation {
+// generationFor returns the generation that takes an entry of this address; the writer calls it with Topic.mu held. own says that a
+// record begins at the address: a span must begin with one, since whoever fills it again reads the log from there.
+func (x *Index) generationFor(address int64, own bool) *generation {
 	g := x.cur
-	if g.count < x.cfg.SpanEntries && address-g.start < x.cfg.SpanBytes || g.count == 0 {
+	if g.count < x.cfg.SpanEntries && address-g.start < x.cfg.SpanBytes || g.count == 0 || !own {
 		return g
 	}
 	return x.finish(address)

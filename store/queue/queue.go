@@ -97,7 +97,7 @@ func (q *Queue) Put(offset int64, e Entry, visible bool) error {
 		q.min.Store(offset)
 		q.visible.Store(offset)
 	}
-	gen := t.index.generationFor(e.Address)
+	gen := t.index.generationFor(e.Address, e.Address == e.Position)
 	if q.gen != gen {
 		q.newRun(gen)
 	} else if int(q.fill) == len(q.block) {

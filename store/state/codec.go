@@ -355,6 +355,9 @@ type decoder struct {
 	b   []byte // what is left
 	all int
 	err error
+
+	names []byte // strings that are read one by one, instead of a list
+	most  int    // how many there are
 }
 
 func (d *decoder) offset() int { return d.all - len(d.b) }
@@ -427,6 +430,9 @@ func (d *decoder) strings(limit int) []string {
 
 func (d *decoder) name(list []string) string {
 	i := d.uvarint(math.MaxInt32)
+	if d.names != nil && i < uint64(d.most) {
+		return d.walk(int(i))
+	}
 	if d.err == nil && i >= uint64(len(list)) {
 		d.fail(fmt.Sprintf("string %d of %d", i, len(list)))
 	}
@@ -434,4 +440,17 @@ func (d *decoder) name(list []string) string {
 		return ""
 	}
 	return list[i]
+}
+
+// walk reads string i of names, which were checked.
+func (d *decoder) walk(i int) string {
+	b := d.names
+	for {
+		n, k := binary.Uvarint(b)
+		if b = b[k:]; i == 0 {
+			return string(b[:n])
+		}
+		b = b[n:]
+		i--
+	}
 }

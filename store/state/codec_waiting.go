@@ -161,3 +161,41 @@ func (d *decoder) waiting(op *Op, list []string) {
 		op.Due = int64(d.uvarint(math.MaxInt64))
 	}
 }
+
+// DecodeView reads the one OpPublish that begins at byte at of an operate-queue record's body, without the operations around it.
+func DecodeView(b []byte, at int) (op Op, err error) {
+	d := decoder{b: b, all: len(b)}
+	if v := d.byte(); v != opsVersion && d.err == nil {
+		return op, &FormatError{0, int(v), "version " + strconv.Itoa(int(v)) + " is not known"}
+	}
+	d.most = d.count(len(d.b), 1, "strings")
+	names := d.b
+	for range d.most {
+		if n := d.uvarint(MaxExprBytes); n > uint64(len(d.b)) {
+			d.fail("text is cut off")
+		} else {
+			d.b = d.b[n:]
+		}
+		if d.err != nil {
+			return op, d.err
+		}
+	}
+	if d.err != nil {
+		return op, d.err
+	}
+	if at < d.offset() || at > len(b)-viewFixed || OpKind(b[at]) != OpPublish {
+		return op, &FormatError{Offset: at, What: "no view begins here"}
+	}
+	d.names, d.b = names[:len(names):len(names)], b[at:]
+	if d.names == nil {
+		d.names = []byte{}
+	}
+	first := int64(0)
+	if d.op(&op, nil, &first); d.err != nil {
+		return Op{}, d.err
+	}
+	if err := op.check(0); err != nil {
+		return Op{}, &FormatError{Offset: d.offset(), What: err.Error()}
+	}
+	return op, nil
+}

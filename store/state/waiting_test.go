@@ -3,7 +3,9 @@ package state
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"math"
+	"reflect"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -65,6 +67,10 @@ func TestGoldenWaitingOperations(t *testing.T) {
 		if back, ok := ViewBack(b[at:]); !ok || back != int(v.Back) || int64(binary.LittleEndian.Uint64(b[at+ViewOffsetAt:])) != v.Offset {
 			t.Errorf("view %d: back %d, %v, offset %d", i, back, ok, binary.LittleEndian.Uint64(b[at+ViewOffsetAt:]))
 		}
+		one, err := DecodeView(b, at)
+		if d := gocmp.Diff(goldenWaiting[i], one); d != "" || err != nil {
+			t.Errorf("view %d alone: %v (-want +got):\n%s", i, err, d)
+		}
 		SetBack(b[at:], 5+i)
 	}
 	if ops, err = DecodeOps(b); err != nil || ops[1].View.Back != 6 {
@@ -74,6 +80,37 @@ func TestGoldenWaitingOperations(t *testing.T) {
 	if _, err = DecodeOps(b); err == nil {
 		t.Error("two views at one address, but no error")
 	}
+}
+
+func FuzzDecodeView(f *testing.F) {
+	golden, err := hex.DecodeString(goldenWaitingBody)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(golden, 34)
+	f.Add(golden[:50], 34)
+	f.Add([]byte{}, 0)
+	f.Add([]byte{opsVersion, 0xff, 0xff, 0xff, 0xff, 0x7f}, 3)
+	f.Fuzz(func(t *testing.T, b []byte, at int) {
+		op, err := DecodeView(b, at)
+		if err != nil {
+			var e *FormatError
+			if !errors.As(err, &e) {
+				t.Fatalf("error is %#v", err)
+			}
+			return
+		}
+		if again, err := DecodeView(b, at); err != nil || !reflect.DeepEqual(op, again) {
+			t.Fatalf("%+v, then %+v, %v", op, again, err)
+		}
+		enc, places, err := AppendViews(nil, []Op{op}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := DecodeView(enc, places[0]); err != nil || !reflect.DeepEqual(op, back) {
+			t.Fatalf("%+v came back as %+v, %v", op, back, err)
+		}
+	})
 }
 
 // waitModel is what waits, as a map.
