@@ -1,6 +1,8 @@
 package notify
 
 import (
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -52,4 +54,32 @@ func TestLaw5GroupWhoseAttachIsRefusedIsServedFromItsCursor(t *testing.T) {
 		w.ackAll()
 		w.check()
 	})
+}
+
+// What comes while an attach is being written may be too much already. The group is detached as soon as it is attached, not with the
+// next message.
+func TestOverflowWhileAGroupIsBeingAttached(t *testing.T) {
+	const backlog = 20
+	var once sync.Once
+	attached, hold := make(chan struct{}), make(chan struct{})
+	st := &hooked{}
+	st.cursor = func(topic, group string) {
+		if pos, _ := st.Store.Cursor(topic, group); pos.Attached {
+			once.Do(func() {
+				close(attached)
+				<-hold
+			})
+		}
+	}
+	w := newWorld(t, 30, func(o *Options) { o.Delivery.DetachBacklog = backlog }, st.wrap)
+	a := w.join("S-a", fanoutOn("T"))
+	a.takes(1)
+	<-attached
+	w.send("T", strings.Fields(strings.Repeat("x ", backlog+1))...)
+	w.settle()
+	close(hold)
+	w.until("the overflow", func() bool { n := w.svc.Stats(); return n.Overflows == 1 && n.Detaches == 1 })
+	a.takes(0)
+	w.until("all of it", func() bool { w.ackAll(); return len(w.acked("S-a")) == backlog+1 })
+	w.check()
 }

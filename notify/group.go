@@ -95,6 +95,10 @@ func (g *group) pumpLocked() {
 			}
 			continue
 		}
+		if !st.changing && st.d.Overflows() { // while the attach was being written, else the observer sees it
+			s.counters.overflows.Add(1)
+			g.detachLocked(st)
+		}
 		if s.draining.Load() || !st.started || st.reading || st.changing || g.older {
 			continue
 		}

@@ -150,6 +150,11 @@ func (s *Stream) Owe(m *Message, share int32) (overflow bool) {
 		l.first.push(it)
 		s.group.wakeLane(l)
 	}
+	return s.Overflows()
+}
+
+// Overflows tells whether more of the window waits than the group may keep, and a detach is due.
+func (s *Stream) Overflows() bool {
 	return s.owed > s.group.cfg.DetachBacklog && s.mode != Detaching
 }
 
