@@ -92,6 +92,7 @@ func (s *Store) add(b *log.Batch, t *topic, m *Message) {
 	}
 	n := len(b.Buf)
 	b.Buf = record.Append(b.Buf, &f)
+	b.Own = b.Own || t.system // changes of state are small, and most of them mean that less is owed
 	it := log.Item{Size: int32(len(b.Buf) - n), Sync: t.sync.Load(), Memory: t.memory.Load()}
 	if tx := m.SysFlag & record.FlagTxMask; tx != record.FlagTxPrepared && tx != record.FlagTxRollback {
 		it.Seq = &s.lane(t, m.Queue).seq

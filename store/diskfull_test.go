@@ -2,12 +2,19 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/meta"
+	"github.com/fusionmq/fusionmq/store/state"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
@@ -180,4 +187,94 @@ func TestMessagesAreKeptUntilTheyAreConsumed(t *testing.T) {
 	if err := open(t, retention(newClock())).Topics().Put(bad); err == nil {
 		t.Error("a topic that is kept for longer than a week is accepted")
 	}
+}
+
+// The space for moving what is owed in one segment is kept back from everybody else: on a disk that takes no message any more, a
+// segment full of owed messages still goes, and nothing of it is lost.
+func TestSpaceIsKeptBackForMovingWhatIsOwed(t *testing.T) {
+	c, mem := newClock(), vfs.NewMem()
+	o := retentionOn(c, mem)
+	o.FlushInterval, o.Retention.MostAtOnce = time.Millisecond, 1
+	s := open(t, o)
+	addTopic(t, s, "P", meta.Async)
+	operate(t, s, bindOps("P", "g")...)
+	const room = 16 * (64 << 10)
+	mem.SetDisk(room, room)
+	for try(s, "P", strings.Repeat("x", 1000)).Err == nil {
+	}
+	settle(t, s)
+	owed := owedRecords(t, s, []string{"P"})
+	free, _, _ := mem.Space("/s")
+	if free < 2*64<<10 || len(owed) < 300 {
+		t.Fatalf("%d bytes are free when messages are refused, %d are owed", free, len(owed))
+	}
+	mem.SetDisk(free, free*4) // three quarters are used: by age
+	c.pass(24 * time.Hour)
+	low := s.Bounds().Min
+	if n := clean(t, s); n != 1 || s.Bounds().Min == low {
+		t.Fatalf("%d segments deleted", n)
+	}
+	if diff := cmp.Diff(owed, owedRecords(t, s, []string{"P"})); diff != "" {
+		t.Errorf("owed messages (-before +after):\n%s", diff)
+	}
+	operate(t, s, state.Op{Kind: state.OpDelete, Topic: "P", First: 0, Last: s.Bounds().Max})
+	for clean(t, s) > 0 {
+	}
+	for r := try(s, "P", "taken again"); r.Err != nil; r = try(s, "P", "taken again") {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A device that turns read-only refuses messages with the reason, reads go on, the process lives, and all is well again when it
+// can be written, without a restart (fault STO-17).
+func TestReadOnlyDeviceRefusesAndRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, mem := newClock(), vfs.NewMem()
+		var readOnly atomic.Bool
+		o := retentionOn(c, vfs.Intercept(mem, func(op vfs.Op) error {
+			switch op.Kind {
+			case "create", "open", "remove", "rename", "write", "truncate", "allocate", "zero":
+				if readOnly.Load() {
+					return fmt.Errorf("%s: %w", op, syscall.EROFS)
+				}
+			}
+			return nil
+		}))
+		o.Retention.Interval = 10 * time.Second
+		s := open(t, o)
+		addTopic(t, s, "A", meta.Async)
+		addTopic(t, s, "S", meta.Sync)
+		var want []string
+		for i := range 200 {
+			want = append(want, fmt.Sprint(i, strings.Repeat(".", 1000)))
+			send(t, s, "A", 0, want[i])
+		}
+		settle(t, s)
+		readOnly.Store(true)
+		for range 5 {
+			for _, topic := range []string{"A", "S"} {
+				if r := try(s, topic, "refused"); !errors.Is(r.Err, store.ErrFailed) || !errors.Is(r.Err, syscall.EROFS) {
+					t.Fatalf("append to %s: %v, want the reason", topic, r.Err)
+				}
+			}
+			s.Offsets().Commit("g", "A", 0, 1)
+			c.pass(24 * time.Hour) // the cleaner would like to delete
+			time.Sleep(11 * time.Second)
+			same(t, bodies(t, s, "A", 0), want)
+		}
+		readOnly.Store(false)
+		time.Sleep(time.Second)
+		for _, topic := range []string{"A", "S"} {
+			if r := try(s, topic, "taken again"); r.Err != nil {
+				t.Fatalf("append to %s: %v", topic, r.Err)
+			}
+		}
+		time.Sleep(11 * time.Second)
+		if s.Cleaned().Segments == 0 {
+			t.Error("no segment was deleted after the device could be written again")
+		}
+		if got := bodies(t, s, "S", 0); len(got) != 1 {
+			t.Errorf("queue of the sync topic: %q", got)
+		}
+	})
 }

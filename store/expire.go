@@ -71,7 +71,7 @@ func (s *Store) expireBelow(position int64, reason string) error {
 	}
 	for len(ops) > 0 {
 		n := min(len(ops), 4096)
-		at, err := s.Operate(ops[:n])
+		at, err := s.operateReserved(ops[:n])
 		if err == nil {
 			err = s.waitApplied(at)
 		}

@@ -168,7 +168,7 @@ func TestFullDiskRefusesAndRecovers(t *testing.T) {
 			}
 		}
 		var full *log.NoSpaceError
-		if !errors.Is(r.Err, store.ErrNoSpace) || !errors.As(r.Err, &full) || full.Need != 64<<10 || full.Free >= 64<<10 || full.Free < 0 || !strings.Contains(r.Err.Error(), fmt.Sprint(full.Free, " of ")) {
+		if !errors.Is(r.Err, store.ErrNoSpace) || !errors.As(r.Err, &full) || full.Need != 64<<10 || full.Free >= full.Need+full.Keep || full.Free < 0 || !strings.Contains(r.Err.Error(), fmt.Sprint(full.Free, " of ")) {
 			t.Fatalf("append to a full disk: %v", r.Err)
 		}
 		if !errors.Is(s.Err(), store.ErrNoSpace) {

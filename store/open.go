@@ -65,6 +65,7 @@ func (s *Store) open() error {
 	}
 	s.log, err = log.Open(log.Options{
 		FS: s.o.FS, Dir: s.path(logDir), SegmentBytes: s.o.SegmentBytes, Unclean: !clean && marked, FlushInterval: s.o.FlushInterval,
+		Reserve: 2 * s.o.SegmentBytes, // all that is owed in one segment, and what is written beside it, may begin two
 		Now:     func() int64 { return s.o.Now().UnixMilli() },
 		Written: s.written, Synced: s.synced, Event: s.event,
 	})

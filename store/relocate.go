@@ -92,7 +92,7 @@ func (s *Store) moveSome(owed []state.OwedBody, lost map[int64]bool) (done int, 
 	for i := range ops {
 		ops[i].Last += start
 	}
-	at, err := s.Operate(ops)
+	at, err := s.operateReserved(ops)
 	if err != nil {
 		return 0, err
 	}

@@ -198,7 +198,18 @@ func (s *Store) restate(position int64, lost map[int64]bool) error {
 func (s *Store) appendOwn(t *topic, body []byte) (log.Item, error) {
 	b := s.log.NewBatch()
 	defer s.log.Free(b)
+	b.Reserved = true
 	s.add(b, t, &Message{Topic: t.name, BornTime: s.o.Now().UnixMilli(), BornHost: s.o.StoreHost, Body: body})
 	s.log.Append(b)
 	return b.Items[0], b.Items[0].Err
+}
+
+// operateReserved is Operate with the space that is kept back.
+func (s *Store) operateReserved(ops []state.Op) (at int64, err error) {
+	body, err := state.AppendOps(nil, ops)
+	if err != nil {
+		return 0, err
+	}
+	it, err := s.appendOwn(s.oq, body)
+	return it.Position, err
 }

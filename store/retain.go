@@ -124,7 +124,9 @@ func (c *cleaner) look(anyHour bool) (segments int, err error) {
 	position, reason := c.due(used, anyHour)
 	if position > c.s.log.Min() {
 		before := c.segments.Load()
-		err = c.delete(position, reason)
+		for step := c.step(position); err == nil && c.s.log.Min() < position; {
+			err = c.delete(min(position, c.s.log.Min()+step), reason)
+		}
 		segments = int(c.segments.Load() - before)
 		if segments > 0 {
 			c.measure()
@@ -168,6 +170,15 @@ func (c *cleaner) due(used int, anyHour bool) (position int64, reason string) {
 		need -= seg.End - seg.Base
 	}
 	return position, reason
+}
+
+// step is how much of the log below position may go at a time: all of it, unless the disk might have no room for what that leaves.
+func (c *cleaner) step(position int64) int64 {
+	all, one := position-c.s.log.Min(), c.s.o.SegmentBytes
+	if free, _, err := c.s.o.FS.Space(c.s.path(logDir)); err == nil && free < all+3*one {
+		return one
+	}
+	return all
 }
 
 // delete takes the segments below position away. The order is what law 1 is made of: what their records have made is on the

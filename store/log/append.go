@@ -63,6 +63,10 @@ type Batch struct {
 	Keyed bool   // for Options.Written, as is Note: a record of the batch may have keys. The log looks at neither
 	Note  any
 
+	// Reserved batches may use the space that Options.Reserve keeps back from the others; Own ones what is left of a segment that was begun
+	// with it.
+	Reserved, Own bool
+
 	pending int       // parts that are not acknowledged; guarded by Log.mu
 	memory  bool      // the copy of a batch whose caller has been answered; freed with its last part
 	waiting bool      // the caller sleeps on wake; whoever wakes it sets this to false; guarded by Log.mu
@@ -71,7 +75,7 @@ type Batch struct {
 
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
-	b.Buf, b.memory = b.Buf[:0], false
+	b.Buf, b.memory, b.Reserved, b.Own = b.Buf[:0], false, false, false
 	clear(b.Items)
 	clear(b.Views)
 	b.Items, b.Views = b.Items[:0], b.Views[:0]
@@ -231,7 +235,7 @@ func (l *Log) doneLocked(b *Batch) {
 func (l *Log) placeLocked(b *Batch, now int64, wantSync bool) {
 	lo := 0 // of item i in b.Buf
 	for i := 0; i < len(b.Items); {
-		if err := l.admitLocked(); err != nil {
+		if err := l.admitLocked(b.Reserved || b.Own); err != nil {
 			failItems(b.Items[i:], err)
 			return
 		}
@@ -274,7 +278,7 @@ func (l *Log) placeLocked(b *Batch, now int64, wantSync bool) {
 			i++
 			continue
 		}
-		if err := l.rollLocked(); err != nil {
+		if err := l.rollLocked(b.Reserved); err != nil {
 			failItems(b.Items[i:], err)
 			return
 		}
@@ -316,7 +320,7 @@ func (l *Log) gatherLocked(b []byte) {
 }
 
 // admitLocked waits until there is room for more.
-func (l *Log) admitLocked() error {
+func (l *Log) admitLocked(reserved bool) error {
 	m := &l.mu
 	for {
 		switch {
@@ -324,6 +328,8 @@ func (l *Log) admitLocked() error {
 			return ErrClosed
 		case m.failed != nil:
 			return m.failed
+		case m.cur.reserved && !reserved:
+			return m.nextErr
 		case m.active.bytes < maxGather:
 			return nil
 		case !m.writing:
@@ -336,16 +342,21 @@ func (l *Log) admitLocked() error {
 }
 
 // rollLocked ends the current segment with a padding record and goes to the prepared one, waiting for it if need be.
-func (l *Log) rollLocked() error {
+func (l *Log) rollLocked(reserved bool) error {
 	m := &l.mu
 	cur := m.cur
-	for m.next == nil {
+	if reserved {
+		m.urgent, m.urgentErr = true, nil
+	}
+	for m.next == nil || m.next.reserved && !reserved {
 		switch {
 		case m.closed:
 			return ErrClosed
 		case m.failed != nil:
 			return m.failed
-		case m.nextErr != nil:
+		case reserved && m.urgentErr != nil:
+			return m.urgentErr
+		case !reserved && m.nextErr != nil:
 			err := m.nextErr
 			signal(l.prepare) // tried again in the background; whoever comes later finds the outcome
 			return err
@@ -364,7 +375,7 @@ func (l *Log) rollLocked() error {
 		m.active.end = m.end
 	}
 	segs := append(append([]*segment(nil), *l.segs.Load()...), m.next)
-	m.cur, m.next = m.next, nil
+	m.cur, m.next, m.urgent = m.next, nil, false
 	l.segs.Store(&segs)
 	l.stats.rolls.Add(1)
 	signal(l.prepare)

@@ -41,12 +41,13 @@ var (
 type NoSpaceError struct {
 	Dir         string
 	Need        int64 // bytes of the segment that was to be made
+	Keep        int64 // bytes that have to stay free beside it
 	Free, Total int64 // bytes of the disk at that time; -1 when unknown
 	Err         error
 }
 
 func (e *NoSpaceError) Error() string {
-	return fmt.Sprintf("log: no room for the next segment in %s: it needs %d bytes, %d of %d are free: %v", e.Dir, e.Need, e.Free, e.Total, e.Err)
+	return fmt.Sprintf("log: no room for the next segment in %s: it needs %d bytes and %d beside it, %d of %d are free: %v", e.Dir, e.Need, e.Keep, e.Free, e.Total, e.Err)
 }
 
 func (e *NoSpaceError) Unwrap() error { return e.Err }

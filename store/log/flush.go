@@ -58,7 +58,7 @@ func (l *Log) writeLoop() {
 func (l *Log) retry() {
 	l.mu.Lock()
 	repair := l.mu.failed != nil && !l.mu.broken && !l.mu.writing
-	if l.mu.next == nil && l.mu.nextErr != nil {
+	if l.mu.nextErr != nil {
 		signal(l.prepare)
 	}
 	l.mu.Unlock()
@@ -264,36 +264,74 @@ func (l *Log) prepareLoop() {
 			continue
 		case <-l.prepare:
 		}
+		l.releaseReserve()
 		l.mu.Lock()
 		if l.mu.next != nil || l.mu.closed {
 			l.mu.Unlock()
 			continue
 		}
-		base := l.mu.cur.base + l.mu.cur.size
+		base, urgent := l.mu.cur.base+l.mu.cur.size, l.mu.urgent
 		l.mu.Unlock()
-		s, err := createSegment(l.o.FS, l.o.Dir, base, l.o.SegmentBytes)
+		s, err := createSegment(l.o.FS, l.o.Dir, base, l.o.SegmentBytes, l.o.Reserve+l.o.SegmentBytes/8)
+		reserved := false
+		refused := err
+		if errors.Is(err, vfs.ErrNoSpace) && urgent {
+			s, err = createSegment(l.o.FS, l.o.Dir, base, l.o.SegmentBytes, 0)
+			reserved = err == nil
+		}
 		l.mu.Lock()
+		if refused != nil {
+			if l.mu.nextErr == nil {
+				l.event(levelError, "next log segment cannot be made, appends will be refused when the current one is full", "base", base, "err", refused)
+			}
+			l.mu.nextErr = l.spaceError(refused)
+			l.stats.failures.Add(1)
+		}
 		switch {
 		case err != nil:
-			if l.mu.nextErr == nil {
-				l.event(levelError, "next log segment cannot be made, appends will be refused when the current one is full", "base", base, "err", err)
+			if urgent {
+				l.mu.urgentErr = l.spaceError(err)
 			}
-			l.mu.nextErr = l.spaceError(err)
-			l.stats.failures.Add(1)
 		case base != l.mu.cur.base+l.mu.cur.size:
 			// A repair has taken the log back meanwhile.
 			s.unref()
 			_ = l.o.FS.Remove(segmentName(l.o.Dir, base))
 			signal(l.prepare)
 		default:
-			if l.mu.nextErr != nil {
-				l.event(levelInfo, "next log segment could be made again", "base", base)
+			if s.reserved = reserved; !reserved {
+				if l.mu.nextErr != nil {
+					l.event(levelInfo, "next log segment could be made again", "base", base)
+				}
+				l.mu.nextErr = nil
 			}
-			l.mu.next, l.mu.nextErr = s, nil
+			l.mu.next = s
 		}
 		l.room.Broadcast()
 		l.mu.Unlock()
 	}
+}
+
+// releaseReserve opens segments that were made from the reserve to everybody when there is as much space again.
+func (l *Log) releaseReserve() {
+	l.mu.Lock()
+	held := l.mu.cur.reserved || l.mu.next != nil && l.mu.next.reserved
+	l.mu.Unlock()
+	if !held {
+		return
+	}
+	free, _, err := l.o.FS.Space(l.o.Dir)
+	if err != nil || free < l.o.Reserve+l.o.SegmentBytes/8 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.cur.reserved = false
+	if l.mu.next != nil {
+		l.mu.next.reserved = false
+	}
+	l.mu.nextErr = nil
+	l.event(levelInfo, "there is space again for more than what is kept back", "free_bytes", free)
+	l.room.Broadcast()
 }
 
 // spaceError adds the measured state of the disk. It is called with mu held, once per failed attempt.
@@ -305,5 +343,5 @@ func (l *Log) spaceError(err error) error {
 	if !errors.Is(err, vfs.ErrNoSpace) {
 		return errors.Join(ErrFailed, fmt.Errorf("make the next segment: %w", err))
 	}
-	return &NoSpaceError{Dir: l.o.Dir, Need: l.o.SegmentBytes, Free: free, Total: total, Err: err}
+	return &NoSpaceError{Dir: l.o.Dir, Need: l.o.SegmentBytes, Keep: l.o.Reserve + l.o.SegmentBytes/8, Free: free, Total: total, Err: err}
 }

@@ -18,6 +18,8 @@ type Options struct {
 	Unclean      bool   // the last stop was not clean, or another program wrote the directory
 	// Now is the store time in milliseconds since 1970. Store times never go back along the log, whatever Now does.
 	Now func() int64
+	// Reserve is how many bytes of the disk stay free when a segment is made, for batches that may use them. Default 0.
+	Reserve int64
 	// FlushInterval is how often the log is synced when nobody waits for it. Default 500 ms.
 	FlushInterval time.Duration
 	// SyncTimeout is how long a batch waits for its sync before it gets ErrFlushTimeout. Default 5 s; looked at every second.
@@ -61,21 +63,23 @@ type Log struct {
 
 	mu struct {
 		sync.Mutex
-		crowd    bool     // the last write carried more than one batch
-		writing  bool     // somebody has the pen: writes, or is about to
-		active   *gather  // what the next write takes
-		spare    *gather  // nil while the writer has it
-		cur      *segment // the segment that places are given in; last of segs, or ahead of it by what is not written yet
-		end      int64    // next position to give; written <= end
-		lastTime int64    // newest store time given
-		next     *segment // prepared, or nil
-		nextErr  error    // why there is none; cleared by the next attempt
-		failed   error    // wraps ErrFailed; nil: writable
-		broken   bool     // failed for good: a sync failed
-		closed   bool
-		wakes    []*Batch   // scratch of the flush loop, which alone uses it
-		syncing  []syncPart // written, waiting for the flush loop, in log order
-		memory   int        // parts in the gathers whose callers have been answered
+		crowd     bool     // the last write carried more than one batch
+		writing   bool     // somebody has the pen: writes, or is about to
+		active    *gather  // what the next write takes
+		spare     *gather  // nil while the writer has it
+		cur       *segment // the segment that places are given in; last of segs, or ahead of it by what is not written yet
+		end       int64    // next position to give; written <= end
+		lastTime  int64    // newest store time given
+		next      *segment // prepared, or nil
+		nextErr   error    // why there is none; cleared by the next attempt
+		urgent    bool     // a batch that may use the reserve waits for the next segment
+		urgentErr error    // why there is none for it either
+		failed    error    // wraps ErrFailed; nil: writable
+		broken    bool     // failed for good: a sync failed
+		closed    bool
+		wakes     []*Batch   // scratch of the flush loop, which alone uses it
+		syncing   []syncPart // written, waiting for the flush loop, in log order
+		memory    int        // parts in the gathers whose callers have been answered
 	}
 	room sync.Cond // on mu: the writer took a gather, a segment was prepared (or not), the log failed or closed
 
@@ -123,10 +127,8 @@ func (l *Log) SegmentBytes() int64 { return l.o.SegmentBytes }
 func (l *Log) Failed() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.failed == nil {
-		if l.mu.next == nil && l.mu.nextErr != nil {
-			return l.mu.nextErr
-		}
+	if m := &l.mu; m.failed == nil && m.nextErr != nil && (m.next == nil || m.next.reserved || m.cur.reserved) {
+		return m.nextErr
 	}
 	return l.mu.failed
 }

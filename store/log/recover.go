@@ -153,7 +153,7 @@ func (l *Log) Limit() int64 {
 func (l *Log) Recover(from int64, trusted bool, visit func(v record.View) error) (Recovery, error) {
 	segs := *l.segs.Load()
 	if len(segs) == 0 {
-		s, err := createSegment(l.o.FS, l.o.Dir, from-from%l.o.SegmentBytes, l.o.SegmentBytes)
+		s, err := createSegment(l.o.FS, l.o.Dir, from-from%l.o.SegmentBytes, l.o.SegmentBytes, l.o.SegmentBytes/8)
 		if err != nil {
 			return Recovery{}, l.spaceError(err)
 		}

@@ -16,6 +16,7 @@ type segment struct {
 	unmap      func() error
 	refs       atomic.Int64 // one for the log and one per reader; the last one unmaps
 	release    func()       // unref as a value made once, so that handing it out does not allocate
+	reserved   bool         // made from the space that is kept back, so for those only who may use that; guarded by Log.mu
 	prepared   int64        // up to here zeros were written ahead of the records; of the writer alone
 }
 
@@ -62,11 +63,12 @@ func openSegment(fsys vfs.FS, dir string, base, size int64, short bool) (*segmen
 }
 
 // createSegment makes a file of full length, which has its name only when it is, durably.
-func createSegment(fsys vfs.FS, dir string, base, size int64) (*segment, error) {
+// spare bytes of the disk are to stay free beside it.
+func createSegment(fsys vfs.FS, dir string, base, size, spare int64) (*segment, error) {
 	// fallocate takes what there is before it finds that it is not enough, and everybody else on the disk finds it full
 	// meanwhile. So look first, and leave room for the small files that a clean stop has to write.
-	if free, _, err := fsys.Space(dir); err == nil && free < size+size/8 {
-		return nil, fmt.Errorf("%w: a segment and a reserve of %d bytes are needed", vfs.ErrNoSpace, size/8)
+	if free, _, err := fsys.Space(dir); err == nil && free < size+spare {
+		return nil, fmt.Errorf("%w: a segment and a reserve of %d bytes are needed", vfs.ErrNoSpace, spare)
 	}
 	name := segmentName(dir, base)
 	tmp := name + tmpSuffix
