@@ -188,10 +188,18 @@ func TestEveryFlippedBitThatAnythingShowsIsFound(t *testing.T) {
 		found := 0
 		for off := range int64(len(b)) {
 			bit := byte(1) << rng.IntN(8)
-			r := run(t, change(t, m, name, func(f vfs.File) error {
+			r, err := check.Run(context.Background(), check.Options{Dir: "/s", Exchange: newAll, FS: change(t, m, name, func(f vfs.File) error {
 				_, err := f.WriteAt([]byte{all[name][off] ^ bit}, off)
 				return err
-			}))
+			})})
+			var newer *store.FormatError
+			if errors.As(err, &newer) {
+				found++ // the flip has made the format that of a later version
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 			if r.Err() != nil || strings.HasSuffix(name, ".bak") && len(r.Findings) > 0 {
 				found++
 			} else if !silent(off) {

@@ -74,14 +74,15 @@ func (x *Index) entryAt(n int64) int64 {
 func (x *Index) Entries() iter.Seq2[int32, IndexEntry] {
 	return func(yield func(int32, IndexEntry) bool) {
 		for n := int32(1); n < x.Count; n++ {
-			if e, ok := x.entry(n); !ok || !yield(n, e) {
+			if e, ok := x.Entry(n); !ok || !yield(n, e) {
 				return
 			}
 		}
 	}
 }
 
-func (x *Index) entry(n int32) (IndexEntry, bool) {
+// Entry returns the entry of a number.
+func (x *Index) Entry(n int32) (IndexEntry, bool) {
 	at := x.entryAt(int64(n))
 	if n < 1 || at+indexEntryBytes > int64(len(x.b)) {
 		return IndexEntry{}, false
@@ -100,7 +101,7 @@ func (x *Index) Find(hash int32) iter.Seq[IndexEntry] {
 		}
 		n := int32(binary.BigEndian.Uint32(x.b[indexHeaderBytes+int64(hash)%x.slots*indexSlotBytes:]))
 		for n > 0 && n < x.Count {
-			e, ok := x.entry(n)
+			e, ok := x.Entry(n)
 			if !ok || e.Hash == hash && !yield(e) || e.Previous >= n {
 				return
 			}
