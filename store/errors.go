@@ -31,6 +31,8 @@ var (
 	ErrNotAddress = errors.New("store: no visible message has this address")
 	// ErrNewerFormat is returned by Open for a directory that a later version of FusionMQ wrote (*FormatError).
 	ErrNewerFormat = errors.New("store: directory has a newer format")
+	// ErrNotLog is returned by Open for a directory whose commitlog holds files that are no segments of one.
+	ErrNotLog = errors.New("store: no commit log")
 	// ErrConfigChanged is returned by Open when an option differs from what the directory was made with (*ConfigError).
 	ErrConfigChanged = errors.New("store: option is fixed when the directory is made")
 	// ErrLocked is returned by Open when another process, or another Store of this one, has the directory (*vfs.HeldError

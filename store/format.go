@@ -18,10 +18,15 @@ const formatVersion = 1
 type format struct {
 	version      int
 	segmentBytes int64
+	adopt        bool // the directory is another broker's, and what waits in it has not been taken over yet
 }
 
 func (f format) encode() []byte {
-	return fmt.Appendf(nil, "format %d\nsegment-bytes %d\n", f.version, f.segmentBytes)
+	b := fmt.Appendf(nil, "format %d\nsegment-bytes %d\n", f.version, f.segmentBytes)
+	if f.adopt {
+		b = append(b, "adopt 1\n"...)
+	}
+	return b
 }
 
 func decodeFormat(b []byte) (format, error) {
@@ -37,6 +42,8 @@ func decodeFormat(b []byte) (format, error) {
 			f.version = int(n)
 		case "segment-bytes":
 			f.segmentBytes = n
+		case "adopt":
+			f.adopt = true
 		}
 		// Other keys are of a later version; whether they can be passed over, its number says.
 	}
@@ -62,6 +69,7 @@ func (s *Store) checkFormat() (marked bool, err error) {
 		if f.version > formatVersion {
 			return false, &FormatError{File: name, Have: f.version, Can: formatVersion}
 		}
+		s.adopting = f.adopt
 		return true, s.fixSegmentBytes(f.segmentBytes)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -72,8 +80,12 @@ func (s *Store) checkFormat() (marked bool, err error) {
 		return false, err
 	}
 	switch {
+	case have != 0 && (have < minSegment || have > maxSegment || have%segmentStep != 0):
+		return false, fmt.Errorf("%w: the files in %s are %d bytes long; RocketMQ's are a multiple of 4096 from 65536 to 1073741824. Remove what is no log, or give another directory",
+			ErrNotLog, s.path(logDir), have)
 	case have != 0:
 		s.event(levelInfo, "store directory of an Apache broker is taken over", "segment_bytes", have)
+		s.adopting = true
 		return false, s.fixSegmentBytes(have)
 	case s.o.SegmentBytes == 0:
 		s.o.SegmentBytes = defaultSegment
@@ -82,7 +94,7 @@ func (s *Store) checkFormat() (marked bool, err error) {
 }
 
 func (s *Store) markFormat() error {
-	return vfs.WriteFile(s.o.FS, s.path(logDir, log.MarkerName), format{formatVersion, s.o.SegmentBytes}.encode(), "")
+	return vfs.WriteFile(s.o.FS, s.path(logDir, log.MarkerName), format{formatVersion, s.o.SegmentBytes, s.adopting}.encode(), "")
 }
 
 func (s *Store) fixSegmentBytes(have int64) error {

@@ -538,3 +538,18 @@ func TestLaw5SoundRecordsBehindADamagedOneAreKept(t *testing.T) {
 		t.Errorf("%d messages after another start, want 6", got)
 	}
 }
+
+// A file that is no segment must not decide how long segments are.
+func TestDirectoryThatIsNoLogIsRefused(t *testing.T) {
+	for _, size := range []int{3, 65536 + 1, 4096} {
+		m := vfs.NewMem()
+		put(t, m, "/s/commitlog/00000000000000000000", make([]byte, size))
+		_, err := tryOpen(t, store.Options{Dir: "/s", FS: m})
+		if !errors.Is(err, store.ErrNotLog) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		if _, err := m.Stat("/s/commitlog/" + log.MarkerName); err == nil {
+			t.Errorf("%d bytes: the directory was marked", size)
+		}
+	}
+}

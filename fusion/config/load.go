@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 
@@ -176,6 +177,8 @@ func (ld *loader) mapping(path, prefix string, m *yaml.Node, seen map[string]int
 			ld.mapping(path, name+".", v, seen)
 		case !known && ld.isSection(name):
 			ld.fail(where, "", "%q is a section; want keys below it, such as %q", name, ld.firstOf(name))
+		case !known && v.Kind == yaml.MappingNode && nearest(name, ld.sections()) != "":
+			ld.fail(where, "", "unknown section %q; did you mean %q?", name, nearest(name, ld.sections()))
 		case !known:
 			ld.unknown(where, name, name, func(k Key) string { return k.Name })
 		case seen[name] > 0:
@@ -189,6 +192,16 @@ func (ld *loader) mapping(path, prefix string, m *yaml.Node, seen map[string]int
 			}
 		}
 	}
+}
+
+func (ld *loader) sections() []string {
+	var all []string
+	for _, n := range ld.names {
+		if s := ld.byName[n].Section(); s != "" && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 func (ld *loader) isSection(name string) bool { return ld.firstOf(name) != "" }

@@ -93,6 +93,7 @@ func TestLoadNamesMistakes(t *testing.T) {
 		want  []string // each must be in the message
 	}{
 		{"unknown key in a section", "broker:\n  addres: :1\n", nil, nil, []string{"line 2", `unknown key "broker.addres"`, `did you mean "broker.addr"?`}},
+		{"unknown section", "brokr:\n  addr: :1\n", nil, nil, []string{"line 1", `unknown section "brokr"`, `did you mean "broker"?`}},
 		{"camel case", "broker:\n  autoCreateTopics: true\n", nil, nil, []string{`did you mean "broker.auto-create-topics"?`}},
 		{"right key in the wrong section", "store:\n  ack-timeout: 5s\n", nil, nil, []string{`did you mean "notify.ack-timeout"?`}},
 		{"right key without its section", "segment-size: 1GiB\n", nil, nil, []string{`did you mean "store.segment-size"?`}},

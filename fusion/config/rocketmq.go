@@ -59,6 +59,9 @@ func readProperties(r io.Reader) ([]property, error) {
 	var out []property
 	var text string
 	for line, first := 1, 1; sc.Scan(); line++ {
+		if i := strings.IndexFunc(sc.Text(), func(r rune) bool { return r < ' ' && r != '\t' && r != '\f' && r != '\r' }); i >= 0 {
+			return nil, fmt.Errorf("line %d: byte %d is no text; want a broker.conf", line, i+1)
+		}
 		s := strings.TrimLeft(sc.Text(), " \t\f")
 		if text == "" {
 			first = line

@@ -72,6 +72,7 @@ func TestImportRefuses(t *testing.T) {
 		{"a value out of range", "defaultTopicQueueNums=0", "line 1: defaultTopicQueueNums=0: the least is 1"},
 		{"a bad port", "listenPort=x", "port \"x\""},
 		{"a bad address", "bindAddress=x", "want an address"},
+		{"a binary file", "\x7fELF\x02\x01\x00=1", "line 1: byte 5 is no text"},
 		{"no value", "what", `"what" has no value`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -62,11 +63,19 @@ func Run(ctx context.Context, args []string, std IO) int {
 		return ok
 	}
 	if errors.Is(err, errUsage) {
-		fmt.Fprintf(std.Err, "fusionctl: %v\nRun `%s --help` for what is possible.\n", err, cmd.CommandPath())
+		// A command line that is wrong may not have been read up to its -o.
+		asJSON := a.output == "json" || slices.Contains(args, "-ojson") || slices.Contains(args, "--output=json") || followed(args, "-o", "json") || followed(args, "--output", "json")
+		a.complain(err.Error(), "Run `"+cmd.CommandPath()+" --help` for what is possible.", nil, asJSON)
 		return misuse
 	}
 	a.explain(err)
 	return failure
+}
+
+// followed tells whether value comes right after name.
+func followed(args []string, name, value string) bool {
+	i := slices.Index(args, name)
+	return i >= 0 && i+1 < len(args) && args[i+1] == value
 }
 
 func (a *app) root() *cobra.Command {
@@ -191,7 +200,22 @@ func (a *app) explain(err error) {
 		text = "cannot reach " + a.addr + ": " + way.Err.Error()
 		hint = "Name the broker's http listener with --addr or FUSIONMQ_ADDR."
 	}
-	if a.output == "json" {
+	a.complain(text, hint, refused, a.output == "json")
+}
+
+// printJSON prints a result for programs.
+func (a *app) printJSON(v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.Out, "%s\n", b)
+	return err
+}
+
+// complain prints an error and what to do about it; refused, when there is one, has its parts.
+func (a *app) complain(text, hint string, refused *admin.Error, asJSON bool) {
+	if asJSON {
 		v := struct {
 			Error  string `json:"error"`
 			Status int    `json:"status,omitempty"`
@@ -210,14 +234,4 @@ func (a *app) explain(err error) {
 	if hint != "" {
 		fmt.Fprintln(a.Err, hint)
 	}
-}
-
-// printJSON prints a result for programs.
-func (a *app) printJSON(v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.Out, "%s\n", b)
-	return err
 }

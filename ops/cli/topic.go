@@ -106,6 +106,9 @@ func (a *app) topicCreate() *cobra.Command {
 		Args:              names("the topic's NAME"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("queues") && n.Queues < 1 {
+				return usage("--queues is %d; want at least 1, or no --queues for the server's default", n.Queues)
+			}
 			c, ctx, cancel, err := a.client(cmd)
 			if err != nil {
 				return err
