@@ -53,6 +53,7 @@ type sent struct {
 	body   string
 	result store.Result
 	queue  int32
+	done   bool // of Pushed: an operation that ends what it owes was handed over
 }
 
 var crashTopics = map[string]meta.Durability{"Sync": meta.Sync, "Async": meta.Async, "Pushed": meta.Sync}
@@ -63,6 +64,7 @@ func (c *crash) options(m *vfs.Mem) store.Options {
 	return store.Options{
 		Dir: "/store", FS: c.wrap(m), SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Exchange: newFanout(),
 		FlushInterval: 3 * time.Millisecond, PersistInterval: 5 * time.Millisecond,
+		Retention: store.Retention{Age: time.Millisecond, Interval: 1000 * time.Hour, MostAtOnce: 2}, // what is not in the last segment goes when a producer says so
 	}
 }
 
@@ -101,6 +103,14 @@ func (c *crash) round(n int) {
 		go func() {
 			defer wg.Done()
 			for range ops {
+				switch rng.IntN(25) {
+				case 0:
+					if _, err := s.Clean(); err != nil {
+						c.problem("round %d: clean: %v", n, err)
+					}
+				case 1:
+					addTopic(c.t, s, "Async", meta.Durability(1+rng.IntN(3)))
+				}
 				c.produce(s, rng)
 				c.mu.Lock()
 				if done++; done == at+1 {
@@ -177,6 +187,7 @@ func (c *crash) produce(s *store.Store, rng *rand.Rand) {
 			m.state, m.result = acked, r
 			if topic == "Pushed" && rng.IntN(2) == 0 {
 				op = append(op, state.Op{Kind: state.OpDelete, Topic: topic, First: r.Address, Last: r.Address})
+				m.done = true
 			}
 		}
 	}
@@ -208,13 +219,16 @@ func (c *crash) check(n int, keep float64) {
 			if m.state == gone {
 				c.problem("round %d: message %d came back", n, id)
 			}
-		case m.state == acked && crashTopics[m.topic] == meta.Sync:
+		case m.state == acked && m.result.Address < s.Bounds().Min: // deleted; no other way can a log lose its beginning
+			m.state = gone
+		case m.state == acked && m.result.Durability == meta.Sync:
 			c.problem("lost: round %d, keep %v: message %d of %s/%d offset %d address %d", n, keep, id, m.topic, m.queue, m.result.QueueOffset, m.result.Address)
 			m.state = gone
 		default:
 			m.state = gone
 		}
 	}
+	c.checkOwed(s, n)
 	if len(c.problems) > 0 {
 		if err := s.Close(); err != nil {
 			c.problem("round %d: close after the power cut: %v", n, err)
@@ -262,8 +276,10 @@ func (c *crash) checkQueue(s *store.Store, topic string, id int32, seen map[int]
 		return
 	}
 	low, high := q.Range()
-	if low != 0 {
-		c.problem("%s/%d begins at %d", topic, id, low)
+	for _, m := range c.sent {
+		if m.state == acked && m.result.Durability == meta.Sync && m.topic == topic && m.queue == id && m.result.QueueOffset >= high {
+			c.problem("%s/%d ends at %d, offset %d was synced", topic, id, high, m.result.QueueOffset)
+		}
 	}
 	last := int64(-1)
 	for o := low; o < high; o++ {
@@ -296,6 +312,32 @@ func (c *crash) checkQueue(s *store.Store, topic string, id int32, seen map[int]
 		}
 		seen[num] = true
 		last = es[0].Address
+		release()
+	}
+}
+
+// checkOwed looks for what is owed by name: it is there with its bytes, wherever its segment is.
+func (c *crash) checkOwed(s *store.Store, n int) {
+	owed := map[int64]bool{}
+	for _, p := range s.Pending("Pushed", 0, 1<<20) {
+		owed[p.Address] = true
+	}
+	for id, m := range c.sent {
+		if m.topic != "Pushed" || m.done || m.result.Durability != meta.Sync {
+			continue
+		}
+		if !owed[m.result.Address] {
+			c.problem("lost: round %d: message %d at %d is owed to nobody, the log begins at %d", n, id, m.result.Address, s.Bounds().Min)
+			continue
+		}
+		b, release, err := s.RecordAt(m.result.Address)
+		if err != nil {
+			c.problem("lost: round %d: owed message %d at %d: %v", n, id, m.result.Address, err)
+			continue
+		}
+		if v, err := record.Parse(b); err != nil || string(v.Body()) != m.body || v.PhysicalOffset() != m.result.Address {
+			c.problem("round %d: owed message %d at %d is not what was sent (%v)", n, id, m.result.Address, err)
+		}
 		release()
 	}
 }
