@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -230,5 +232,91 @@ func checkExpiries(t testing.TB, s *store.Store, want map[string]int64) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("messages in expiry records (-want +got):\n%s", diff)
+	}
+}
+
+// A power cut at any file operation of a deletion, whatever of what was not synced survives: what is owed is there, queues go on where
+// they did, cursors stand where they did or at the new beginning.
+func TestLaw1PowerCutsAtEveryOperationOfADeletion(t *testing.T) {
+	for _, keep := range []float64{0, 0.5, 1} {
+		t.Run(fmt.Sprint("keep ", keep), func(t *testing.T) {
+			c, mem := newClock(), vfs.NewMem()
+			var mu sync.Mutex
+			var cuts []*vfs.Mem
+			var ops []string
+			cutting := false
+			rng := rand.New(rand.NewPCG(7, uint64(keep*10)))
+			o := retentionOn(c, vfs.Intercept(mem, func(op vfs.Op) error {
+				mu.Lock()
+				defer mu.Unlock()
+				switch op.Kind {
+				case "read", "stat", "list", "openread", "open", "close", "space":
+					return nil
+				}
+				if cutting {
+					cuts, ops = append(cuts, mem.CrashClone(rng, keep)), append(ops, op.String())
+				}
+				return nil
+			}))
+			o.FlushInterval = time.Hour
+			s, err := tryOpen(t, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			addTopic(t, s, "P", meta.Async)
+			addTopic(t, s, "B", meta.Async)
+			fillTopic(t, s, c, "B", 2, 5)
+			operate(t, s, bindOps("P", "g")...)
+			operate(t, s, bindOps("P", "h")...)
+			operate(t, s, state.Op{Kind: state.OpDetach, Topic: "P", Group: "h"})
+			rs := fillTopic(t, s, c, "P", 2, 200)
+			operate(t, s, state.Op{Kind: state.OpDelete, Topic: "P", First: rs[20].Address, Last: rs[199].Address},
+				state.Op{Kind: state.OpUpdate, Topic: "P", First: rs[3].Address, Failed: []state.Failed{{Group: "g", Attempt: 3, Due: 99}}})
+			settle(t, s)
+			c.pass(24 * time.Hour)
+			want := owedRecords(t, s, []string{"P"})
+			before, _ := s.Cursor("P", "h")
+			low := s.Bounds().Min
+			mu.Lock()
+			cutting = true
+			mu.Unlock()
+			if clean(t, s) == 0 {
+				t.Fatal("nothing was deleted")
+			}
+			mu.Lock()
+			cutting = false
+			mu.Unlock()
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			gone := 0
+			for i, mem := range cuts {
+				o := retentionOn(c, mem)
+				s, err := store.Open(o)
+				if err != nil {
+					t.Fatalf("power cut before %s: %v", ops[i], err)
+				}
+				if diff := cmp.Diff(want, owedRecords(t, s, []string{"P"})); diff != "" {
+					t.Errorf("power cut before %s: owed messages (-want +got):\n%s", ops[i], diff)
+				}
+				if p, _ := s.Cursor("P", "h"); p.Cursor < s.Bounds().Min && (p.Cursor != before.Cursor || s.Bounds().Min > low) {
+					t.Errorf("power cut before %s: cursor at %d", ops[i], p.Cursor)
+				}
+				for id, n := range []int64{3, 2} {
+					if _, high := s.Queue("B", int32(id), false).Range(); high != n {
+						t.Errorf("power cut before %s: B/%d ends at %d, want %d", ops[i], id, high, n)
+					}
+				}
+				if s.Bounds().Min > low {
+					gone++
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if gone == 0 || gone == len(cuts) {
+				t.Errorf("in %d of %d power cuts a segment was gone: nothing tested", gone, len(cuts))
+			}
+		})
 	}
 }
