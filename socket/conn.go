@@ -14,8 +14,9 @@ import (
 
 // Handler is what the host does with one connection.
 type Handler interface {
-	// Readable takes what r holds. It returns nil when r is empty, ErrBehind when more than most bytes are left, and any other
-	// error to end the connection, whatever is left; it is not called again then. Its panics are not contained.
+	// Readable takes what r holds. It returns nil when r is empty, ErrBehind when more than most bytes are left, ErrFinish for
+	// Conn.Finish, and any other error to end the connection at once; whatever is left, it is not called again then. Its panics are
+	// not contained.
 	Readable(r Reader, most int) error
 	// Closed says that the connection is gone: nothing can be written, and Readable does not come again. It must not block: it
 	// may run on the goroutine that all connections share.
@@ -33,6 +34,8 @@ type Reader interface {
 var (
 	// ErrBehind is what Readable returns to have reading paused.
 	ErrBehind = errors.New("socket: more has arrived than is handled")
+	// ErrFinish is what Readable returns to have the connection finished: see Conn.Finish.
+	ErrFinish = errors.New("socket: the host has finished with the connection")
 	// ErrClosed is returned for a connection that is gone.
 	ErrClosed = errors.New("socket: connection is closed")
 )
@@ -45,7 +48,8 @@ type Conn struct {
 	host          Handler
 	remote, local netip.AddrPort
 	writes        *atomic.Uint64
-	ended         bool // Readable has ended it. Of the goroutine that reads
+	ended         bool // Readable is not called any more. Of the goroutine that reads
+	state         atomic.Int32
 
 	writing sync.Mutex // held by Write. Taken before mu
 
@@ -57,6 +61,12 @@ type Conn struct {
 		paused bool
 	}
 }
+
+// Bits of Conn.state.
+const (
+	inWork    = 1 // Readable is
+	finishing = 2 // Finish was called
+)
 
 // Remote is the peer's address.
 func (c *Conn) Remote() netip.AddrPort { return c.remote }
@@ -81,6 +91,23 @@ func (c *Conn) Shut() {
 	defer c.mu.Unlock()
 	if c.mu.fd >= 0 {
 		_ = unix.Shutdown(c.mu.fd, unix.SHUT_RDWR)
+	}
+}
+
+// Finish ends the connection in order: a Readable in work returns first, what has been written reaches the peer, and behind it the
+// peer sees the end. What comes from then on is dropped. Closed comes when the peer ends its side too; a peer that does not is for Shut.
+// Shut alone would have the kernel answer what still comes with a reset, and throw away what the peer had not got yet.
+func (c *Conn) Finish() {
+	if c.state.Or(finishing)&inWork == 0 {
+		c.endWrites()
+	}
+}
+
+func (c *Conn) endWrites() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.fd >= 0 {
+		_ = unix.Shutdown(c.mu.fd, unix.SHUT_WR)
 	}
 }
 
@@ -134,12 +161,20 @@ func (c *Conn) onRequest(np detacher) {
 // event of it may have another connection by the time it looks.
 func (c *Conn) read(r Reader, most int) (behind bool) {
 	if !c.ended {
-		err := c.host.Readable(r, most)
-		if err == nil || errors.Is(err, ErrBehind) {
+		var err error
+		if c.state.Or(inWork)&finishing == 0 {
+			err = c.host.Readable(r, most)
+		}
+		finish := c.state.And(^inWork)&finishing != 0 || errors.Is(err, ErrFinish)
+		switch {
+		case finish:
+			c.endWrites()
+		case err == nil, errors.Is(err, ErrBehind):
 			return err != nil
+		default:
+			c.Shut()
 		}
 		c.ended = true
-		c.Shut()
 	}
 	for n := r.Len(); n > 0; n = r.Len() {
 		if _, err := r.Next(n); err != nil {

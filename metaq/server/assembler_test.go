@@ -77,6 +77,7 @@ func (s *sink) Write(vs [][]byte, check func(int) error) (n int, err error) {
 }
 
 func (s *sink) Buffered() int { return 0 }
+func (s *sink) Finish()       { s.cut.Store(true) }
 func (s *sink) Shut()         { s.cut.Store(true) }
 
 func testConn(h HandlerFunc) (*Conn, *sink) {

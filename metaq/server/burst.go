@@ -207,6 +207,9 @@ func (c *Conn) readable(src socket.Reader, most int) error {
 		if c.reason.Load() != nil {
 			return *c.reason.Load()
 		}
+		if c.srv.stopping.Load() {
+			return ErrShutdown // what has been read and not handled is dropped
+		}
 		if src.Len() > most {
 			return socket.ErrBehind
 		}

@@ -44,6 +44,7 @@ type Conn struct {
 	active   atomic.Int64 // Now in nanoseconds at the last byte in or out
 	busy     atomic.Bool  // a burst is in work
 	flushing atomic.Int64 // when the link began to wait for the peer's window, Now in nanoseconds; 0 when it does not
+	finished atomic.Int64 // when finish was called, Now in nanoseconds; 0 when it was not
 	reason   atomic.Pointer[error]
 	in       assembler // of the reading goroutine, except its atomics
 
@@ -113,8 +114,16 @@ func (c *Conn) closeWhenIdle() {
 	idle := c.out.bytes == 0
 	c.out.Unlock()
 	if idle {
-		c.fail(ErrShutdown)
+		c.finish()
 	}
+}
+
+// finish ends the connection for a shutdown: the client gets what has been written, and is given finishGrace to close its side.
+func (c *Conn) finish() {
+	why := ErrShutdown
+	c.reason.CompareAndSwap(nil, &why)
+	c.finished.CompareAndSwap(0, c.srv.cfg.Now().UnixNano())
+	c.link.Finish()
 }
 
 // closed runs once, when no burst is in work and none will come.

@@ -15,6 +15,8 @@ type link interface {
 	Write(vs [][]byte, check func(sent int) error) (n int, err error)
 	// Buffered is how many bytes have been read from the socket and wait for the handler.
 	Buffered() int
+	// Finish ends the connection when the burst in work has been answered and the peer has got everything that was written. Idempotent.
+	Finish()
 	// Shut ends both directions at once. The connection's closed method runs soon after. Idempotent.
 	Shut()
 }
@@ -57,13 +59,15 @@ func (l *linked) Readable(r socket.Reader, most int) (err error) {
 	err = c.readable(r, most)
 	switch {
 	case err == nil:
+	case errors.Is(err, ErrShutdown):
+		c.finish()
+		return socket.ErrFinish
 	case errors.Is(err, socket.ErrBehind):
 		s.count.paused.Add(1)
 	case !c.fail(err):
 	case errors.Is(err, ErrForeign):
 		s.count.foreign.Add(1)
 		s.log.warn("connection closed: "+err.Error(), "remote", c.remote)
-	case errors.Is(err, ErrShutdown):
 	default:
 		s.count.malformed.Add(1)
 		s.log.warn("connection closed", "remote", c.remote, "reason", err)

@@ -228,19 +228,38 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for _, c := range s.snapshot(nil) {
 		c.closeWhenIdle()
 	}
-	var err error
-	select {
-	case <-empty:
-	case <-ctx.Done():
-		err = ctx.Err()
-		for _, c := range s.snapshot(nil) {
-			c.Close(ErrShutdown)
-		}
-		<-empty
-	}
+	err := s.ended(ctx, empty)
 	close(s.stopped)
 	s.workers.Wait()
 	return err
+}
+
+// finishGrace is how long a client has to close a connection that we have finished with.
+const finishGrace = time.Second
+
+// ended waits until no connection is left, and cuts off those whose clients do not close their side.
+func (s *Server) ended(ctx context.Context, empty <-chan struct{}) error {
+	tick := time.NewTicker(finishGrace / 8)
+	defer tick.Stop()
+	for {
+		select {
+		case <-empty:
+			return nil
+		case <-tick.C:
+			late := s.cfg.Now().Add(-finishGrace).UnixNano()
+			for _, c := range s.snapshot(nil) {
+				if at := c.finished.Load(); at != 0 && at <= late {
+					c.Close(ErrShutdown)
+				}
+			}
+		case <-ctx.Done():
+			for _, c := range s.snapshot(nil) {
+				c.Close(ErrShutdown)
+			}
+			<-empty
+			return ctx.Err()
+		}
+	}
 }
 
 // snapshot appends the open connections to into.

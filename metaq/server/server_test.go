@@ -412,6 +412,60 @@ func TestShutdownLetsWorkFinish(t *testing.T) {
 	}
 }
 
+// A client that sends on while the server stops gets an answer to everything that was handled, and then the end: nothing is done that
+// it does not hear of.
+func TestShutdownAnswersEverythingThatWasHandled(t *testing.T) {
+	for range 10 {
+		var handled atomic.Int64
+		s, err := server.Listen("127.0.0.1:0", server.Config{Log: slog.New(slog.DiscardHandler), Handler: server.HandlerFunc(func(b *server.Burst) {
+			handled.Add(int64(len(b.Requests)))
+			echo(b)
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answered atomic.Int64
+		var wg sync.WaitGroup
+		warm := make(chan struct{}, 4)
+		for range cap(warm) {
+			c := dial(t, s)
+			body := bytes.Repeat([]byte("x"), 500)
+			wg.Go(func() { // writes until the connection breaks
+				for i := int32(0); ; i++ {
+					if _, err := c.Write(request(10, i, "", body)); err != nil {
+						return
+					}
+				}
+			})
+			wg.Go(func() {
+				defer c.Close() // as a client does at the end of its input
+				for n := 0; ; n++ {
+					if _, err := remoting.ReadFrame(c.r, nil); err != nil {
+						if !errors.Is(err, io.EOF) {
+							t.Errorf("after %d answers: %v, want the end of the connection between two answers", n, err)
+						}
+						return
+					}
+					answered.Add(1)
+					if n == 100 {
+						warm <- struct{}{}
+					}
+				}
+			})
+		}
+		for range cap(warm) {
+			<-warm
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if h, a := handled.Load(), answered.Load(); h != a {
+			t.Fatalf("%d requests were handled, %d answered", h, a)
+		}
+	}
+}
+
 func TestShutdownIsBounded(t *testing.T) {
 	entered, gone := make(chan struct{}), make(chan struct{})
 	s, err := server.Listen("127.0.0.1:0", server.Config{
