@@ -298,7 +298,7 @@ func (se *Session) bind(op state.Op) error {
 	if err != nil {
 		return refusal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wire.BindTimeout)
 	defer cancel()
 	if err := se.s.store.WaitApplied(ctx, at); err != nil {
 		return refusal(err)

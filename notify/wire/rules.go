@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -18,6 +19,10 @@ const (
 	MaxValue      = 4096
 	MaxText       = 1024 // publisherHostName and the reply fields
 )
+
+// BindTimeout is how long a server may take to answer a SUBSCRIBE or an UNSUBSCRIBE: it answers when the change holds. Requests behind
+// it on the connection wait for that, heartbeats included, so a client must not count them meanwhile.
+const BindTimeout = 5 * time.Second
 
 // SystemPrefix starts the names of properties that belong to the system.
 const SystemPrefix = "__"

@@ -86,6 +86,7 @@ type conn struct {
 	wake    chan struct{} // cap 1: there is something to write, or a call to watch
 	gone    chan struct{} // closed by fail
 	lastIn  atomic.Int64  // when bytes came last, UnixNano
+	binds   atomic.Int32  // changes of bindings in flight: the server answers nothing else before them
 	answer  answer        // the reader's, for waiter.done
 	running sync.WaitGroup
 
@@ -246,10 +247,10 @@ func (c *conn) signal() {
 	}
 }
 
-// call sends a request and waits for its answer, at most the call timeout.
-func (c *conn) call(ctx context.Context, op wire.Opcode, encode func(dst []byte, opaque uint32) ([]byte, error)) ([]byte, *Error) {
+// call sends a request and waits at most that long for its answer.
+func (c *conn) call(ctx context.Context, most time.Duration, op wire.Opcode, encode func(dst []byte, opaque uint32) ([]byte, error)) ([]byte, *Error) {
 	r := &reply{ch: make(chan struct{})}
-	opaque, err := c.start(op, c.callDeadline(), r, encode)
+	opaque, err := c.start(op, time.Now().Add(most), r, encode)
 	if err != nil {
 		return nil, &Error{Code: CodeComm, Server: c.server, Err: err}
 	}
@@ -406,7 +407,7 @@ func (c *conn) sweep(now time.Time) {
 
 // beat sends a heartbeat when the connection has been silent.
 func (c *conn) beat(now time.Time) {
-	if now.Sub(time.Unix(0, c.lastIn.Load())) < c.cfg.idle || c.beats.open.Swap(true) {
+	if now.Sub(time.Unix(0, c.lastIn.Load())) < c.cfg.idle || c.binds.Load() > 0 || c.beats.open.Swap(true) {
 		return
 	}
 	_, err := c.start(wire.OpHeartbeat, now.Add(c.cfg.call), &c.beats, func(dst []byte, opaque uint32) ([]byte, error) {
@@ -540,9 +541,6 @@ func (c *conn) delivered(t *task, status wire.Status, text string) {
 		return dst
 	})
 }
-
-// callDeadline is when a call that starts now has waited long enough.
-func (c *conn) callDeadline() time.Time { return time.Now().Add(c.cfg.call) }
 
 // drain returns when everything appended so far was written, or the connection is gone.
 func (c *conn) drain() {

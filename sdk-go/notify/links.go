@@ -106,7 +106,7 @@ func (l *links) introduce(ctx context.Context, c *conn) error {
 		}
 	}
 	body := md.Append(nil)
-	header, failed := c.call(ctx, wire.OpMetadata, func(dst []byte, opaque uint32) ([]byte, error) {
+	header, failed := c.call(ctx, l.cfg.call, wire.OpMetadata, func(dst []byte, opaque uint32) ([]byte, error) {
 		return wire.AppendRequest(dst, wire.OpMetadata, opaque, nil, body)
 	})
 	if failed != nil {

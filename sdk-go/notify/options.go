@@ -28,7 +28,8 @@ type config struct {
 	plain  bool
 	redial time.Duration
 	idle   time.Duration
-	call   time.Duration
+	call   time.Duration // how long a server may take to answer
+	bind   time.Duration // and when it changes bindings first
 
 	timeout     time.Duration
 	inFlight    int
@@ -47,7 +48,7 @@ func newConfig(group string, servers []string, opts []Option) (*config, error) {
 	c := &config{
 		servers: append([]string(nil), servers...), group: group,
 		log: slog.New(slog.DiscardHandler), dial: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
-		redial: 2 * time.Second, idle: 10 * time.Second, call: time.Second,
+		redial: 2 * time.Second, idle: 10 * time.Second, call: time.Second, bind: wire.BindTimeout + time.Second,
 		timeout: 3 * time.Second, inFlight: 4096,
 		workers: 4 * runtime.GOMAXPROCS(0), window: 1000, queue: 10_000, windowBytes: 64 << 20, maxBody: 32 << 20,
 	}

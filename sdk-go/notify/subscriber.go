@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fusionmq/fusionmq/notify/wire"
 )
@@ -243,7 +244,9 @@ func (s *Subscriber) send(ctx context.Context, c *conn, op wire.Opcode, b Bindin
 	b.b.Group = s.cfg.group
 	sub := wire.Subscription{Binding: b.b.Append(nil)}
 	header := sub.Append(nil)
-	_, err := c.call(ctx, op, func(dst []byte, opaque uint32) ([]byte, error) {
+	c.binds.Add(1)
+	defer c.binds.Add(-1)
+	_, err := c.call(ctx, s.cfg.bind, op, func(dst []byte, opaque uint32) ([]byte, error) {
 		return wire.AppendRequest(dst, op, opaque, header, nil)
 	})
 	return err
@@ -299,9 +302,9 @@ func (s *Subscriber) credit(c *conn, messages int) {
 	m := wire.Credit{Group: []byte(s.cfg.group), Messages: uint32(messages), Bytes: s.cfg.windowBytes}
 	header := m.Append(nil)
 	r := &granted{}
-	_, _ = c.start(wire.OpCredit, c.callDeadline(), r, func(dst []byte, opaque uint32) ([]byte, error) {
+	_, _ = c.start(wire.OpCredit, time.Now().Add(s.cfg.bind), r, func(dst []byte, opaque uint32) ([]byte, error) {
 		return wire.AppendRequest(dst, wire.OpCredit, opaque, header, nil)
-	}) // when it does not go out the connection is gone, and the next one gets its own
+	}) // when it does not go out the connection is gone, and the next one gets its own; it may wait behind a Subscribe
 }
 
 // granted waits for the answer to a CREDIT. Without credit nothing would ever come, so a refusal ends the connection.

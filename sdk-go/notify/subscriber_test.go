@@ -262,6 +262,62 @@ func TestSubscribeIsRefused(t *testing.T) {
 	})
 }
 
+// A server under load answers a binding when it holds, and nothing else on the connection before.
+func TestSubscribeWaitsAsLongAsTheServerMayTake(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		takes time.Duration // 0: for ever
+		conns int           // when it is over
+		want  error
+	}{
+		{"the longest that it may", wire.BindTimeout, 1, nil},
+		{"longer", 0, 1, CodeTimeout},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(wire.AllFeatures)
+				s := subscriber(t, map[string]*fake{addrA: f}, func(context.Context, *Message) error { return nil })
+				defer closeNow(t, s)
+				if err := s.WaitReady(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(9 * time.Second) // of silence: a heartbeat is near
+				var waiting []func()        // what the server answers later
+				f.mu.Lock()
+				f.other = func(c *fakeConn, fr wire.Frame) bool {
+					if fr.Opcode == wire.OpSubscribe && tc.takes > 0 {
+						time.AfterFunc(tc.takes, func() {
+							f.mu.Lock()
+							defer f.mu.Unlock()
+							for _, w := range append([]func(){func() { c.answer(fr, wire.NoError, "") }}, waiting...) {
+								w()
+							}
+							f.other = nil
+						})
+						return true
+					}
+					waiting = append(waiting, func() { c.answer(fr, wire.NoError, "") })
+					return true
+				}
+				f.mu.Unlock()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				start := time.Now()
+				err := s.Subscribe(ctx, Fanout("A"))
+				took := time.Since(start)
+				if !errors.Is(err, tc.want) || took < wire.BindTimeout || took > wire.BindTimeout+1100*time.Millisecond {
+					t.Errorf("Subscribe = %v after %v, want %v", err, took, tc.want)
+				}
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				if f.all != tc.conns {
+					t.Errorf("%d connections, want %d", f.all, tc.conns)
+				}
+			})
+		})
+	}
+}
+
 func TestSubscribeReachesEveryServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newFake(wire.AllFeatures), newFake(0)
