@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/fusionmq/fusionmq/notify/delivery"
 	"github.com/fusionmq/fusionmq/notify/exchange"
