@@ -18,7 +18,7 @@ var Below = map[string][]string{
 	"sdk-go":      Leaves,
 	"console":     append([]string{"sdk-go"}, Leaves...),
 	"migration":   append([]string{"sdk-go", "store"}, Leaves...),
-	"ops":         append([]string{"migration", "sdk-go", "store"}, Leaves...),
+	"ops":         append([]string{"migration", "sdk-go", "store", "notify/exchange"}, Leaves...), // the exchange: a check computes targets as the server does
 	"fusion":      {"socket", "store", "notify", "metaq", "console"},
 	"integration": append([]string{"sdk-go"}, Leaves...), // the outside of the system
 }

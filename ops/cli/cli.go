@@ -1,7 +1,8 @@
 // Package cli is the command line of fusionctl.
 //
-// Every command talks to one broker's administration port through sdk-go/admin and prints a table for people, or with
-// -o json what the API gave. It exits with 0 on success, 1 when the broker refuses or cannot be reached, 2 on wrong usage.
+// Every command but those of `store` talks to one broker's administration port through sdk-go/admin and prints a table for people, or with
+// -o json what the API gave. Those of `store` work on the files of a data directory that no server has open. It exits with 0 on success,
+// 1 when the broker refuses or cannot be reached or something is wrong with the files, 2 on wrong usage.
 // Results go to standard output, everything else to standard error.
 package cli
 
@@ -20,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fusionmq/fusionmq/sdk-go/admin"
+	"github.com/fusionmq/fusionmq/store/check"
 )
 
 // Version is the version of the program; a release build sets it with -ldflags -X.
@@ -112,7 +114,7 @@ func (a *app) root() *cobra.Command {
 	f.DurationVar(&a.timeout, "timeout", 30*time.Second, "most time that the command may take")
 	mustComplete(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)))
 	mustComplete(root.RegisterFlagCompletionFunc("addr", cobra.NoFileCompletions))
-	root.AddCommand(a.status(), a.topic(), a.group())
+	root.AddCommand(a.status(), a.topic(), a.group(), a.storeCommand())
 	return root
 }
 
@@ -175,7 +177,15 @@ func (a *app) explain(err error) {
 	text, hint := strings.TrimPrefix(err.Error(), "admin: "), ""
 	var refused *admin.Error
 	var way *url.Error
+	var found *foundError
+	var hinted *hintError
 	switch {
+	case errors.As(err, &found):
+		if found.worst == check.View {
+			hint = "Run `fusionctl store repair " + found.dir + "`, or start the server."
+		}
+	case errors.As(err, &hinted):
+		hint = hinted.hint
 	case errors.As(err, &refused):
 		if refused.Limit != "" && !strings.Contains(text, refused.Limit) {
 			text += " (want " + refused.Limit + ")"

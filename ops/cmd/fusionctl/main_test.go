@@ -2,15 +2,21 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fusionmq/fusionmq/store"
+	"github.com/fusionmq/fusionmq/store/meta"
 )
 
 func TestMain(m *testing.M) {
@@ -22,6 +28,8 @@ func TestMain(m *testing.M) {
 //	server NAME [ARGS...]    starts the server of this source tree on free ports; $NAME is its http listener
 //	foreign NAME             starts a listener that answers HTTP but is no FusionMQ; $NAME is its address
 //	silent NAME              starts a listener that never answers; $NAME is its address
+//	directory NAME           makes a data directory with messages, which no server has open
+//	overwrite FILE OFF TEXT  writes text into a file
 func TestScripts(t *testing.T) {
 	bin := buildServer(t)
 	testscript.Run(t, testscript.Params{
@@ -31,7 +39,16 @@ func TestScripts(t *testing.T) {
 			"foreign": func(ts *testscript.TestScript, _ bool, args []string) {
 				listen(ts, args[0], "HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\nhello")
 			},
-			"silent": func(ts *testscript.TestScript, _ bool, args []string) { listen(ts, args[0], "") },
+			"silent":    func(ts *testscript.TestScript, _ bool, args []string) { listen(ts, args[0], "") },
+			"directory": func(ts *testscript.TestScript, _ bool, args []string) { makeDirectory(ts, args[0]) },
+			"overwrite": func(ts *testscript.TestScript, _ bool, args []string) {
+				off, err := strconv.ParseInt(args[1], 10, 64)
+				ts.Check(err)
+				f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_WRONLY, 0)
+				ts.Check(err)
+				_, err = f.WriteAt([]byte(args[2]), off)
+				ts.Check(errors.Join(err, f.Close()))
+			},
 		},
 	})
 }
@@ -46,6 +63,19 @@ func buildServer(t *testing.T) string {
 		t.Fatalf("go build ./cmd/fusionmq: %v\n%s", err, out)
 	}
 	return bin
+}
+
+// makeDirectory makes a data directory with 500 messages of one topic.
+func makeDirectory(ts *testscript.TestScript, name string) {
+	s, err := store.Open(store.Options{Dir: ts.MkAbs(name), SegmentBytes: 128 << 10, CheckpointBytes: 64 << 10})
+	ts.Check(err)
+	ts.Check(s.Topics().Put(meta.DefaultTopic("orders")))
+	rs := make([]store.Result, 1)
+	for i := range 500 {
+		s.Append([]store.Message{{Topic: "orders", Queue: int32(i % 4), Body: bytes.Repeat([]byte("x"), 300), Properties: []byte("TAGS\x01a\x02")}}, rs)
+		ts.Check(rs[0].Err)
+	}
+	ts.Check(s.Close())
 }
 
 func startServer(ts *testscript.TestScript, bin string, args []string) {
