@@ -24,6 +24,7 @@ type Machine struct {
 
 	targets []string // scratch of Message
 	owed    []*group
+	looked  int            // bindings that were looked at to find some; for tests
 	key     [KeyBytes]byte // scratch of those who change the table
 	value   [ValueBytes]byte
 }
@@ -46,8 +47,8 @@ type topic struct {
 	name      string
 	id        uint32
 	positions map[string]*position
-	attached  int       // positions that are attached
-	bindings  []binding // by since
+	attached  int // positions that are attached
+	live      map[bindingKey]*binding
 	window    window
 
 	// The set that the last targets led to, as long as no position changes.
@@ -58,9 +59,13 @@ type topic struct {
 	}
 }
 
+// position is where a group stands on a topic. It is there from the group's first binding on.
 type position struct {
 	GroupPosition
+	topic *topic
 	group *group
+	live  int        // bindings that hold
+	ended []*binding // that the cursor may still need
 }
 
 // binding is a binding with its life; until is 0 while it lasts.
@@ -70,10 +75,20 @@ type binding struct {
 	since, until int64
 }
 
+// bindingKey is what makes a binding of a topic that holds.
+type bindingKey struct {
+	group *group
+	kind  BindingKind
+	expr  string
+}
+
+func (b *binding) key() bindingKey { return bindingKey{b.group, b.Kind, b.Expr} }
+
 type group struct {
-	name  string
-	id    uint32
-	lines []*line // one for each topic that the group ever had a retry of
+	name      string
+	id        uint32
+	lines     []*line     // one for each topic that the group ever had a retry of
+	positions []*position // one for each topic that it ever had a binding on
 }
 
 // NewMachine makes an empty state with a table in memory. With a nil exchange nothing is owed, but operations are applied.
@@ -310,26 +325,31 @@ func (m *Machine) retire(op *Op) bool {
 
 func (m *Machine) bind(at int64, op *Op) bool {
 	t, g := m.topic(op.Topic), m.group(op.Group)
-	for i := range t.bindings {
-		if b := &t.bindings[i]; b.is(g, op.Binding) {
-			if b.Binding != op.Binding {
-				b.Binding = op.Binding
-				m.tellBind(at, t, b)
-			}
-			return true
+	m.looked++
+	if b := t.live[bindingKey{g, op.Binding.Kind, op.Binding.Expr}]; b != nil {
+		if b.Binding != op.Binding {
+			b.Binding = op.Binding
+			m.tellBind(at, t, b)
 		}
+		return true
 	}
-	t.bindings = append(t.bindings, binding{Binding: op.Binding, group: g, since: at})
-	if t.positions[op.Group] == nil { // a new group starts now (ruling A42)
-		t.positions[g.name] = &position{group: g, GroupPosition: GroupPosition{Cursor: at}}
+	p := t.positions[op.Group]
+	if p == nil { // a new group starts now (ruling A42)
+		p = t.place(g, GroupPosition{Cursor: at})
 	}
-	m.tellBind(at, t, &t.bindings[len(t.bindings)-1])
+	b := &binding{Binding: op.Binding, group: g, since: at}
+	t.live[b.key()] = b
+	p.live++
+	m.tellBind(at, t, b)
 	return true
 }
 
-// is reports whether b is the live binding that the other one names: kind and expression make it.
-func (b *binding) is(g *group, o Binding) bool {
-	return b.until == 0 && b.group == g && b.Kind == o.Kind && b.Expr == o.Expr
+// place makes the position of a group that has none.
+func (t *topic) place(g *group, at GroupPosition) *position {
+	p := &position{GroupPosition: at, topic: t, group: g}
+	t.positions[g.name] = p
+	g.positions = append(g.positions, p)
+	return p
 }
 
 func (m *Machine) tellBind(at int64, t *topic, b *binding) {
@@ -343,24 +363,30 @@ func (m *Machine) unbind(at int64, op *Op) bool {
 	if t == nil || g == nil {
 		return false
 	}
-	i := slices.IndexFunc(t.bindings, func(b binding) bool { return b.is(g, op.Binding) })
-	if i < 0 {
+	m.looked++
+	b := t.live[bindingKey{g, op.Binding.Kind, op.Binding.Expr}]
+	if b == nil {
 		return false
 	}
-	b := &t.bindings[i]
+	delete(t.live, b.key())
 	b.until = at
 	if m.exchange != nil {
 		m.exchange.Unbind(at, t.name, g.name, b.Binding)
 	}
-	m.prune(t, t.positions[g.name])
+	p := t.positions[g.name]
+	p.live--
+	p.ended = append(p.ended, b)
+	m.prune(p)
 	return true
 }
 
 // prune forgets bindings that have ended below everything that the group's cursor still has to read.
-func (m *Machine) prune(t *topic, p *position) {
-	t.bindings = slices.DeleteFunc(t.bindings, func(b binding) bool {
-		return b.group == p.group && b.until != 0 && (b.until == b.since || p.next() >= b.until)
-	})
+func (m *Machine) prune(p *position) {
+	m.looked += len(p.ended)
+	p.ended = slices.DeleteFunc(p.ended, func(b *binding) bool { return b.until == b.since || p.next() >= b.until })
+	if len(p.ended) == 0 {
+		p.ended = nil
+	}
 }
 
 // next is the first address that the cursor has still to read.
@@ -387,7 +413,7 @@ func (m *Machine) detach(at int64, t *topic, p *position) {
 	p.Attached, p.Attach = false, 0
 	t.attached--
 	m.forget(t)
-	m.prune(t, p)
+	m.prune(p)
 }
 
 func (m *Machine) cursor(t *topic, p *position, to int64) bool {
@@ -402,14 +428,14 @@ func (m *Machine) cursor(t *topic, p *position, to int64) bool {
 		p.SkipFrom, p.SkipTo = 0, 0
 	}
 	p.Cursor = to
-	m.prune(t, p)
+	m.prune(p)
 	return true
 }
 
 func (m *Machine) topic(name string) *topic {
 	t := m.topics[name]
 	if t == nil {
-		t = &topic{name: strings.Clone(name), id: uint32(len(m.byTopic)), positions: map[string]*position{}}
+		t = &topic{name: strings.Clone(name), id: uint32(len(m.byTopic)), positions: map[string]*position{}, live: map[bindingKey]*binding{}}
 		m.topics[t.name] = t
 		m.byTopic = append(m.byTopic, t)
 	}
@@ -437,10 +463,8 @@ type GroupBinding struct {
 func (m *Machine) Bindings() []GroupBinding {
 	var all []GroupBinding
 	for _, t := range m.topics {
-		for i := range t.bindings {
-			if b := &t.bindings[i]; b.until == 0 {
-				all = append(all, GroupBinding{t.name, b.group.name, b.Binding, b.since})
-			}
+		for _, b := range t.live {
+			all = append(all, GroupBinding{t.name, b.group.name, b.Binding, b.since})
 		}
 	}
 	slices.SortFunc(all, func(a, b GroupBinding) int {

@@ -226,6 +226,16 @@ func (m *model) compare(t *rapid.T, x *Machine) {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Binding.Kind, b.Binding.Kind), cmp.Compare(a.Binding.Expr, b.Binding.Expr))
 	})
 	equal("bindings", x.Bindings(), want)
+	for _, b := range want {
+		if has, _ := x.PushGroup(b.Group); !has {
+			t.Fatalf("%s has a binding and is no push group", b.Group)
+		}
+	}
+	for k := range m.shares {
+		if has, _ := x.PushGroup(k.group); !has {
+			t.Fatalf("%s is owed %d and is no push group", k.group, k.address)
+		}
+	}
 }
 
 // entry is one record of a log that a test made.

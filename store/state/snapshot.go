@@ -85,9 +85,9 @@ func (e *saver) topic(t *topic, s *sets) {
 		e.int(p.SkipFrom)
 		e.int(p.SkipTo)
 	}
-	e.uint(len(t.bindings))
-	for i := range t.bindings {
-		b := &t.bindings[i]
+	bindings := t.bindings()
+	e.uint(len(bindings))
+	for _, b := range bindings {
 		e.uint(int(b.group.id))
 		e.uint(int(b.Kind))
 		e.text(b.Expr)
@@ -227,11 +227,7 @@ func (l *loader) topic(t *topic) {
 	m := l.m
 	for n := l.count(len(l.b), 6, "positions"); n > 0; n-- {
 		g := l.group()
-		p := &position{group: g}
-		p.Attached = l.uvarint(1) == 1
-		if p.Attached {
-			t.attached++
-		}
+		p := GroupPosition{Attached: l.uvarint(1) == 1}
 		p.Attach, p.Cursor, p.SkipFrom, p.SkipTo = l.varint(), l.varint(), l.varint(), l.varint()
 		if l.err != nil {
 			return
@@ -240,10 +236,13 @@ func (l *loader) topic(t *topic) {
 			l.fail("two positions of group " + g.name)
 			return
 		}
-		t.positions[g.name] = p
+		t.place(g, p)
+		if p.Attached {
+			t.attached++
+		}
 	}
 	for n := l.count(len(l.b), 7, "bindings"); n > 0; n-- {
-		b := binding{group: l.group()}
+		b := &binding{group: l.group()}
 		b.Kind = BindingKind(l.uvarint(uint64(BindFanout)))
 		b.Expr = l.text(MaxExprBytes)
 		b.WaterMark = int32(l.uvarint(maxWaterMark+1)) - 1
@@ -252,7 +251,20 @@ func (l *loader) topic(t *topic) {
 		if l.err != nil {
 			return
 		}
-		t.bindings = append(t.bindings, b)
+		p := t.positions[b.group.name]
+		switch {
+		case p == nil:
+			l.fail("a binding of group " + b.group.name + ", which has no position")
+			return
+		case b.until != 0:
+			p.ended = append(p.ended, b)
+		case t.live[b.key()] != nil:
+			l.fail("a binding of group " + b.group.name + " twice")
+			return
+		default:
+			t.live[b.key()] = b
+			p.live++
+		}
 	}
 	used := make([][]*group, l.count(len(l.b), 2, "sets"))
 	for i := range used {
@@ -306,6 +318,18 @@ func (l *loader) line() {
 	m.stats.Retries += n
 }
 
+// bindings lists all that are known, those that have ended too, in the order in which they were made.
+func (t *topic) bindings() []*binding {
+	all := slices.AppendSeq(make([]*binding, 0, len(t.live)), maps.Values(t.live))
+	for _, p := range t.positions {
+		all = append(all, p.ended...)
+	}
+	slices.SortFunc(all, func(a, b *binding) int {
+		return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.group.id, b.group.id), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Expr, b.Expr))
+	})
+	return all
+}
+
 // tellAll gives the exchange the life of every binding in the order of the log.
 func (m *Machine) tellAll() {
 	type change struct {
@@ -317,8 +341,7 @@ func (m *Machine) tellAll() {
 	var all []change
 	for _, name := range slices.Sorted(maps.Keys(m.topics)) {
 		t := m.topics[name]
-		for i := range t.bindings {
-			b := &t.bindings[i]
+		for _, b := range t.bindings() {
 			all = append(all, change{b.since, true, t, b})
 			if b.until != 0 {
 				all = append(all, change{b.until, false, t, b})
