@@ -33,6 +33,7 @@ type conn struct {
 	remote  netip.AddrPort
 
 	active       atomic.Int64 // Server.now of the last whole frame
+	finished     atomic.Int64 // Server.now when we had said all; 0: not yet
 	partialSince atomic.Int64 // Server.now when a half frame began to wait; 0: none does
 	partial      []byte       // the half frame; of the reading goroutine. Set by keep
 	held         atomic.Int64 // bytes that partial takes
@@ -184,5 +185,22 @@ func (c *conn) answer(b []byte, closing bool) {
 	c.out.Unlock()
 	if start {
 		c.write()
+	}
+}
+
+// finishSoon ends the connection behind what waits to be written. It does not wait.
+func (c *conn) finishSoon() {
+	c.out.Lock()
+	c.out.closing = true
+	start := !c.out.writing && !c.out.closed
+	c.out.writing = c.out.writing || start
+	idle := len(c.out.answers) == 0 && c.out.deliveries == nil
+	c.out.Unlock()
+	switch {
+	case !start: // whoever writes finishes
+	case idle:
+		c.write() // which writes nothing
+	default:
+		c.s.work.Go(c.write)
 	}
 }

@@ -59,7 +59,8 @@ func (c *conn) Readable(r socket.Reader, most int) (err error) {
 			b.frames = 0
 			c.active.Store(c.s.now())
 		}
-		c.answer(b.out, err != nil)
+		finishing := c.s.finishing.Load()
+		c.answer(b.out, err != nil || finishing)
 		b.out = b.out[:0]
 		_ = r.Release()
 		if err != nil {
@@ -70,6 +71,9 @@ func (c *conn) Readable(r socket.Reader, most int) (err error) {
 				_ = r.Release()
 			}
 			return nil
+		}
+		if finishing {
+			return nil // what is left is dropped when the answers are written
 		}
 	}
 }

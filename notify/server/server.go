@@ -27,10 +27,11 @@ type Server struct {
 	held    atomic.Int64  // bytes of half frames, of all connections
 	crowded chan struct{} // held went over MaxInput
 
-	stopping atomic.Bool
-	quit     chan struct{}
-	done     sync.WaitGroup // sweeper
-	work     sync.WaitGroup // connections until their session has ended, and their writers; only a connection adds to it
+	stopping  atomic.Bool
+	finishing atomic.Bool // stopping, and nobody waits for acknowledgements any more
+	quit      chan struct{}
+	done      sync.WaitGroup // sweeper
+	work      sync.WaitGroup // connections until their session has ended, and their writers; only a connection adds to it
 
 	mu struct {
 		sync.Mutex
@@ -125,6 +126,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.o.Service.Drain(drain)
 	cancel()
 	s.in.Close()
+	s.finishing.Store(true)
+	for _, c := range s.every() {
+		c.finishSoon()
+	}
+	s.ended(ctx)
 	for _, c := range s.every() {
 		c.sock.Shut()
 	}
@@ -140,6 +146,32 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// finishGrace is how long a client has to close a connection that we have finished with.
+const finishGrace = time.Second
+
+// ended waits a while until no connection is left.
+func (s *Server) ended(ctx context.Context) {
+	grace := time.NewTimer(finishGrace)
+	defer grace.Stop()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for {
+		s.mu.Lock()
+		n := len(s.mu.conns)
+		s.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-grace.C:
+			return
+		case <-look.C:
+		}
 	}
 }
 
@@ -174,6 +206,12 @@ func (s *Server) sweep() {
 		conns, waiting := s.every(), int64(0)
 		for _, c := range conns {
 			waiting += c.waiting()
+			if f := c.finished.Load(); f != 0 { // closed for a reason already, once
+				if now-f > finishGrace.Milliseconds() {
+					c.sock.Shut()
+				}
+				continue
+			}
 			switch {
 			case now-c.active.Load() > s.o.IdleTimeout.Milliseconds():
 				s.counts.idle.Add(1)

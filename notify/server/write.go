@@ -38,7 +38,8 @@ func (c *conn) write() {
 			closing := c.out.closing && !c.out.closed
 			c.out.Unlock()
 			if closing {
-				c.sock.Shut()
+				c.finished.Store(max(c.s.now(), 1))
+				c.sock.Finish()
 			}
 			if cap(w.buf) <= 4*writePiece && cap(w.splices) <= 4*wire.MaxBatchMessages {
 				writers.Put(w)
