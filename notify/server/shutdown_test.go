@@ -80,7 +80,7 @@ func TestShutdownAnswersEverythingThatWasStored(t *testing.T) {
 		t.Error(err)
 	}
 	wg.Wait()
-	if s, a := int64(r.st.Stats().Appends), answered.Load(); s != a {
+	if s, a := r.st.Stats().Appends, answered.Load(); s != a {
 		t.Errorf("%d messages are stored, %d answered", s, a)
 	}
 }
