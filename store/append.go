@@ -75,7 +75,16 @@ func (s *Store) encode(b *log.Batch, t *topic, m *Message) error {
 	if t.system {
 		return ErrSystemTopic
 	}
-	s.add(b, t, m)
+	waits := false
+	if m.Half || m.DelayLevel > 0 || m.DeliverAt > 0 {
+		var err error
+		if waits, err = s.addWaiting(b, t, m); err != nil {
+			return err
+		}
+	}
+	if !waits {
+		s.add(b, t, m)
+	}
 	last := len(b.Items) - 1
 	if size, most := int64(b.Items[last].Size), s.o.SegmentBytes-int64(movedFrame)-record.BlankSize; size > most {
 		b.Buf, b.Items = b.Buf[:int64(len(b.Buf))-size], b.Items[:last]

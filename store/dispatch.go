@@ -214,6 +214,10 @@ func (d *dispatcher) view(v record.View) {
 		d.operations(v)
 		return
 	}
+	if isWaitTopic(string(v.Topic())) {
+		d.waits(v)
+		return
+	}
 	s := d.s
 	s.topics.mu.RLock()
 	t, owed := s.topics.byName[string(v.Topic())], s.topics.owed[string(v.Topic())]
@@ -249,6 +253,10 @@ func (d *dispatcher) record(h *head) {
 	}
 	if oq {
 		d.operations(v)
+		return
+	}
+	if t == d.s.waits.half || t == d.s.waits.schedule || t == d.s.waits.timer {
+		d.waits(v)
 		return
 	}
 	d.message(t.name, h.lane.queue.ID(), h.entry, v.Properties(), h.held)

@@ -29,6 +29,7 @@ func Open(o Options) (*Store, error) {
 	s := &Store{o: o, stop: make(chan struct{})}
 	s.topics.byName, s.topics.owed = map[string]*topic{}, map[string]bool{}
 	s.dispatch.init(s)
+	s.publisher.init(s)
 	s.clean.s = s
 	began := time.Now()
 	if err := s.open(); err != nil {
@@ -109,6 +110,13 @@ func (s *Store) open() error {
 	go s.clean.run()
 	s.dispatch.done.Add(1)
 	go s.dispatch.run()
+	if s.adopting {
+		if err := s.adopt(); err != nil {
+			return err
+		}
+	}
+	s.done.Add(1)
+	go s.publisher.run()
 	return nil
 }
 
@@ -174,6 +182,7 @@ func (s *Store) recover(clean bool) error {
 		return err
 	}
 	s.oq = s.ownTopic(OQTopic)
+	s.waits = waitTopics{s.ownTopic(HalfTopic), s.ownTopic(ScheduleTopic), s.ownTopic(TimerTopic)}
 	s.own = ownTopics{s.ownTopic(MovedTopic), s.ownTopic(StateTopic), s.ownTopic(ExpiryTopic)}
 	all, _ := s.tables.topics.All()
 	for _, t := range all {

@@ -33,6 +33,10 @@ type Options struct {
 	// Default 256 MiB, at least 64 KiB.
 	CheckpointBytes int64
 
+	// DelayLevels are the delays of levels 1, 2, ... Default RocketMQ's 18 levels from 1 s to 2 h; at most 64 levels, each above 0 and up to
+	// 40 days. A message that waits takes the delay that its level has at a start.
+	DelayLevels []time.Duration
+
 	Retention Retention // when segments of the log are deleted
 }
 
@@ -62,6 +66,9 @@ func (o Options) withDefaults() Options {
 	if !o.StoreHost.IsValid() {
 		o.StoreHost = netip.MustParseAddrPort("127.0.0.1:10911")
 	}
+	if len(o.DelayLevels) == 0 {
+		o.DelayLevels = delayLevels
+	}
 	if o.FlushInterval == 0 {
 		o.FlushInterval = 500 * time.Millisecond
 	}
@@ -89,6 +96,13 @@ func (o Options) validate() error {
 		return &FieldError{"PersistInterval in ns", int64(o.PersistInterval), "at least 1 ms"}
 	case o.CheckpointBytes < minSegment:
 		return &FieldError{"CheckpointBytes", o.CheckpointBytes, "at least 65536"}
+	case len(o.DelayLevels) > 64:
+		return &FieldError{"number of DelayLevels", int64(len(o.DelayLevels)), "at most 64"}
+	}
+	for _, d := range o.DelayLevels {
+		if d < time.Millisecond || d.Milliseconds() > MaxDelay {
+			return &FieldError{"delay of a level in ns", int64(d), "1 ms to 40 days"}
+		}
 	}
 	return o.Retention.validate()
 }

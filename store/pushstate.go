@@ -165,6 +165,13 @@ func (d *dispatcher) operations(v record.View) {
 		o.Applied(at, ops)
 	}
 	d.published(v, ops)
+	s.claims.applied(ops)
+	for i := range ops {
+		switch ops[i].Kind {
+		case state.OpDefer, state.OpReturn, state.OpHold:
+			s.publisher.expect(ops[i].Due)
+		}
+	}
 }
 
 // message gives a message of an interesting topic to the state machine.

@@ -51,6 +51,12 @@ type Message struct {
 	PreparedOffset int64
 	Body           []byte // stored as it is; 1..MaxBodyBytes
 	Properties     []byte // RocketMQ's text: name 0x01 value 0x02 ...; at most MaxPropertiesBytes
+
+	// At most one of these, the first that is set, makes the message wait; it is in no queue of its topic until then. Its Result has the
+	// address and the queue offset of where it waits.
+	Half       bool  // until EndHalves commits it
+	DelayLevel int32 // 1 and up: for the time of the level, see Options.DelayLevels
+	DeliverAt  int64 // until this time, milliseconds since 1970, at most MaxDelay from now; a time that has passed is no delay
 }
 
 // Result is the outcome of one message of an Append.
@@ -69,21 +75,26 @@ type Result struct {
 //
 // All methods may be called from any goroutine unless they say otherwise.
 type Store struct {
-	o       Options
-	lock    io.Closer
-	log     *log.Log
-	index   *queue.Index
-	tables  tables
-	topics  topicTable
-	oq      *topic
-	own     ownTopics
-	clean   cleaner
-	machine struct {
+	o         Options
+	lock      io.Closer
+	log       *log.Log
+	index     *queue.Index
+	tables    tables
+	topics    topicTable
+	oq        *topic
+	own       ownTopics
+	clean     cleaner
+	waits     waitTopics
+	claims    claims
+	publisher publisher
+	machine   struct {
 		sync.RWMutex
 		*state.Machine // changed by the dispatcher alone
 	}
 	dispatch dispatcher
 	appends  atomic.Int64 // messages appended by producers
+
+	adopting bool // another broker's directory, see adopt; of Open
 
 	closing sync.Mutex
 	closed  atomic.Bool

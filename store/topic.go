@@ -78,7 +78,10 @@ func (s *Store) topicLocked(name string) *topic {
 	if t == nil {
 		t = &topic{name: strings.Clone(name), system: strings.HasPrefix(name, SystemPrefix), index: s.index.Topic(name, true)}
 		t.lanes.Store(new([]*lane))
-		t.interested.Store(s.topics.owed[name])
+		if t.interested.Store(s.topics.owed[name]); isWaitTopic(name) {
+			t.system = true
+			t.interested.Store(true)
+		}
 		s.topics.byName[t.name] = t
 	}
 	return t
