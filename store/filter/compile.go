@@ -3,15 +3,17 @@ package filter
 import (
 	"regexp"
 	"sync"
+	"sync/atomic"
 )
 
-// Program is a compiled expression. It is immutable and may be used by any goroutine.
+// Program is a compiled expression. It does not change and may be used by any goroutine.
 type Program struct {
 	expr   *Expr
 	root   node // folded
 	schema Schema
 	layout *Layout
 	code   code
+	spare  atomic.Pointer[Frame] // for one caller at a time; the others go to frames
 }
 
 // Compile makes the program of an expression whose names are found by a schema. A nil schema is Plain.
@@ -23,9 +25,7 @@ func (e *Expr) Compile(s Schema) *Program {
 	c := compiler{rules: e.rules, schema: s, numbers: map[Source]int32{}}
 	c.code.rules = e.rules
 	c.code.root = c.condition(p.root)
-	var numbers []int32
-	p.layout, numbers = new(Layout).with(c.sources)
-	_ = numbers // the sources are distinct, so they are numbered as they come
+	p.layout, _ = new(Layout).with(c.sources) // they are distinct, so they get the numbers that they have here
 	p.code = c.code
 	return p
 }
@@ -58,11 +58,16 @@ func (p *Program) Eval(m *Message) Truth {
 var frames = sync.Pool{New: func() any { return new(Frame) }}
 
 func (p *Program) evalMany(m *Message) Truth {
-	f := frames.Get().(*Frame)
+	f := p.spare.Swap(nil)
+	if f == nil {
+		f = frames.Get().(*Frame)
+	}
 	f.Load(p.layout, m)
 	t := p.code.truth(p.code.root, f)
 	f.Unload()
-	frames.Put(f)
+	if !p.spare.CompareAndSwap(nil, f) {
+		frames.Put(f)
+	}
 	return t
 }
 
@@ -124,22 +129,33 @@ const (
 	opKidSearch
 )
 
+// instruction fills one line of the processor's caches.
 type instruction struct {
 	op        opcode
 	cmp       comparison
 	reads     uint8 // how many sources
 	not       bool
-	texts     bool
 	truth     Truth
-	where     place
-	src, src2 int32
-	from, to  int32 // kids
-	v         Value
+	kind      Kind   // with bits: a value that is no text
+	src, src2 int32  // sources
+	from, to  int32  // kids
+	bits      uint64 //
 	text      string
-	set       *literalSet
-	like      likePattern
-	re        *regexp.Regexp
+	rare      *rare
 }
+
+// rare is what few instructions have.
+type rare struct {
+	v     Value
+	texts bool
+	where place
+	set   *literalSet
+	like  likePattern
+	re    *regexp.Regexp
+}
+
+// value is the number or truth value that the instruction compares with.
+func (in *instruction) value() Value { return Value{kind: in.kind, bits: in.bits} }
 
 // code is a tree in a slice.
 type code struct {
@@ -222,18 +238,18 @@ func (c *compiler) condition(n node) int32 {
 	case *isNull:
 		return c.unary(n.x, instruction{op: opNull, not: n.not}, opKidNull)
 	case *in:
-		in := instruction{op: opSet, not: n.not, set: newLiteralSet(c.rules, n.list)}
-		if in.set.few != nil {
+		in := instruction{op: opSet, not: n.not, rare: &rare{set: newLiteralSet(n.list)}}
+		if in.rare.set.few != nil {
 			in.op = opSetOne
 		}
 		return c.unary(n.x, in, opKidIn)
 	case *part:
-		return c.unary(n.x, instruction{op: opPart, not: n.not, where: n.where, text: n.text}, opKidPart)
+		return c.unary(n.x, instruction{op: opPart, not: n.not, text: n.text, rare: &rare{where: n.where}}, opKidPart)
 	case *like:
-		return c.unary(n.x, instruction{op: opLike, not: n.not, like: compileLike(n.pattern, n.escape)}, opKidLike)
+		return c.unary(n.x, instruction{op: opLike, not: n.not, rare: &rare{like: compileLike(n.pattern, n.escape)}}, opKidLike)
 	}
 	s := n.(*search)
-	return c.unary(s.x, instruction{op: opSearch, re: regexp.MustCompile(s.pattern)}, opKidSearch)
+	return c.unary(s.x, instruction{op: opSearch, rare: &rare{re: regexp.MustCompile(s.pattern)}}, opKidSearch)
 }
 
 // unary compiles an instruction over a field, or its rare form over an operand.
@@ -249,7 +265,7 @@ func (c *compiler) unary(x node, in instruction, rare opcode) int32 {
 // operand compiles a node whose value is asked for.
 func (c *compiler) operand(n node) int32 {
 	if l, ok := n.(*literal); ok {
-		return c.emit(instruction{op: opValue, v: l.v})
+		return c.emit(instruction{op: opValue, rare: &rare{v: l.v}})
 	}
 	return c.condition(n)
 }
@@ -265,7 +281,7 @@ func (c *compiler) compare(n *compare) int32 {
 			return c.emit(instruction{op: opTwo, cmp: op, src: src, src2: src2, reads: 2})
 		}
 		if lit, ok := r.(*literal); ok {
-			in := instruction{cmp: op, src: src, reads: 1, v: lit.v}
+			in := instruction{cmp: op, src: src, reads: 1, kind: lit.v.kind, bits: lit.v.bits}
 			switch {
 			case lit.v.kind == KindText && (c.rules == Notify || op == eq || op == ne):
 				in.op, in.text = opText, string(lit.v.text)
@@ -287,71 +303,5 @@ func (c *compiler) compare(n *compare) int32 {
 		lit, ok := o.(*literal)
 		texts = texts || ok && lit.v.kind == KindText
 	}
-	return c.emit(instruction{op: opCompare, cmp: n.op, texts: texts}, c.operand(n.l), c.operand(n.r))
-}
-
-// literalSet is the members of an IN list by what they are compared as.
-type literalSet struct {
-	few     []string // the texts when there is nothing else and they are few
-	texts   map[string]struct{}
-	numbers []Value
-	bools   [2]bool
-	null    bool
-	list    []Value
-}
-
-const fewTexts = 4
-
-func newLiteralSet(rules Rules, list []Value) *literalSet {
-	s := &literalSet{texts: map[string]struct{}{}, list: list}
-	for _, v := range list {
-		switch v.kind {
-		case KindText:
-			s.texts[string(v.text)] = struct{}{}
-		case KindInt, KindFloat:
-			s.numbers = append(s.numbers, v)
-		case KindBool:
-			s.bools[v.bits] = true
-		default:
-			s.null = true
-		}
-	}
-	if len(s.texts) <= fewTexts && len(s.numbers) == 0 && s.bools == [2]bool{} && !s.null {
-		for t := range s.texts {
-			s.few = append(s.few, t)
-		}
-	}
-	return s
-}
-
-// has compares a text with the members; only Notify's lists have other members than texts.
-func (s *literalSet) has(b []byte) Truth {
-	if _, ok := s.texts[string(b)]; ok {
-		return True
-	}
-	result := False
-	if len(s.numbers) > 0 {
-		n, ok := number(b)
-		if !ok {
-			result = Unknown
-		} else {
-			for _, m := range s.numbers {
-				if compareNumbers(n, m) == 0 {
-					return True
-				}
-			}
-		}
-	}
-	if s.bools != [2]bool{} {
-		switch v, ok := boolean(b); {
-		case !ok:
-			result = Unknown
-		case v && s.bools[1], !v && s.bools[0]:
-			return True
-		}
-	}
-	if s.null {
-		return Unknown
-	}
-	return result
+	return c.emit(instruction{op: opCompare, cmp: n.op, rare: &rare{texts: texts}}, c.operand(n.l), c.operand(n.r))
 }

@@ -50,11 +50,11 @@ func (c *code) truth(i int32, f *Frame) Truth {
 			if !ok {
 				return Failed
 			}
-			return truth(in.cmp.holds(cmp.Compare(n, in.v.int())))
+			return truth(in.cmp.holds(cmp.Compare(n, int64(in.bits))))
 		}
-		return compareSQL92(in.cmp, v, in.v)
+		return compareSQL92(in.cmp, v, in.value())
 	case opNumber, opBool:
-		return c.compare(in.cmp, f.value(in.src), in.v, false)
+		return c.compare(in.cmp, f.value(in.src), in.value(), false)
 	case opTwo:
 		return c.compare(in.cmp, f.value(in.src), f.value(in.src2), false)
 	case opNull:
@@ -64,7 +64,7 @@ func (c *code) truth(i int32, f *Frame) Truth {
 		if v.kind != KindText {
 			return c.inSet(in, v)
 		}
-		for _, t := range in.set.few {
+		for _, t := range in.rare.set.few {
 			if string(v.text) == t {
 				return truth(!in.not)
 			}
@@ -110,9 +110,9 @@ func (c *code) inSet(in *instruction, v Value) Truth {
 	case v.kind == KindNull, c.rules == SQL92 && v.kind != KindText:
 		return Unknown
 	case v.kind == KindText:
-		t = in.set.has(v.text)
+		t = in.rare.set.has(v.text)
 	default:
-		t = inList(c.rules, v, in.set.list)
+		t = inList(c.rules, v, in.rare.set.list)
 	}
 	if in.not {
 		return t.not()
@@ -123,8 +123,8 @@ func (c *code) inSet(in *instruction, v Value) Truth {
 // onText evaluates a search in a text.
 func (c *code) onText(in *instruction, v Value) Truth {
 	if v.kind == KindText {
-		if in.re != nil {
-			return truth(in.re.Match(v.text))
+		if in.rare.re != nil {
+			return truth(in.rare.re.Match(v.text))
 		}
 		return in.find(v.text)
 	}
@@ -132,8 +132,8 @@ func (c *code) onText(in *instruction, v Value) Truth {
 		_, t := textOf(c.rules, v)
 		return t
 	}
-	if in.re != nil {
-		return truth(in.re.Match(v.appendText(nil))) // a pattern over a number: nobody writes that
+	if in.rare.re != nil {
+		return truth(in.rare.re.Match(v.appendText(nil))) // a pattern over a number: nobody writes that
 	}
 	var buf [32]byte
 	return in.find(v.appendText(buf[:0]))
@@ -142,9 +142,9 @@ func (c *code) onText(in *instruction, v Value) Truth {
 // find is a search for a piece or by LIKE.
 func (in *instruction) find(b []byte) Truth {
 	if in.op == opPart || in.op == opKidPart {
-		return truth(in.text != "" && matchPart(in.where, b, in.text) != in.not)
+		return truth(in.text != "" && matchPart(in.rare.where, b, in.text) != in.not)
 	}
-	return truth(in.like.match(b) != in.not)
+	return truth(in.rare.like.match(b) != in.not)
 }
 
 // rare evaluates the forms whose operands are conditions or literals.
@@ -155,7 +155,7 @@ func (c *code) rare(in *instruction, f *Frame) Truth {
 		if v.kind == kindFailed {
 			return Failed
 		}
-		return c.compare(in.cmp, v, c.value(c.kids[in.from+1], f), in.texts)
+		return c.compare(in.cmp, v, c.value(c.kids[in.from+1], f), in.rare.texts)
 	case opKidNull:
 		if v.kind == kindFailed {
 			return Failed
@@ -172,7 +172,7 @@ func (c *code) value(i int32, f *Frame) Value {
 	in := &c.ins[i]
 	switch in.op {
 	case opValue:
-		return in.v
+		return in.rare.v
 	case opField:
 		return f.value(in.src)
 	}

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -18,7 +19,8 @@ func check(t interface {
 }, rules Rules, text string, props []byte) *Expr {
 	e, err := Parse(rules, text, Limits{})
 	if err != nil {
-		if s := err.(*SyntaxError); s.Position < 1 || s.Position > len(text)+1 || s.Reason == "" || len(err.Error()) > 8192 {
+		var s *SyntaxError
+		if !errors.As(err, &s) || s.Position < 1 || s.Position > len(text)+1 || s.Reason == "" || len(err.Error()) > 8192 {
 			t.Errorf("error of %q: %+v", text, s)
 		}
 		return nil

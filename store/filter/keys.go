@@ -22,48 +22,83 @@ type Key struct {
 	Source    Source
 	Text      string
 	Low, High float64 // of KeyRange; infinite where it is open
-	Exact     bool    // the program selects every message that the key holds for
+	Exact     bool    // the program selects every message that the key holds for, if with KeyRange Number calls the value whole
 }
 
-// Keys returns conditions of which at least one holds for every message that the program selects: an index has to look
-// only at the programs whose keys hold for a message. Numbers are compared as float64, so a range can hold for a little
-// more than it should. nil says that no message is selected.
-func (p *Program) Keys() []Key {
+// Keys returns conditions of which at least one holds for every message that the program selects, no two of them alike: an
+// index has to look only at programs whose keys hold for a message. Numbers are compared as float64, so a range can hold for
+// a little more than it should. No keys say that no message is selected.
+//
+// With more, at least one of those holds for every such message, too: they are given when the first ones alone would hold
+// much too often.
+func (p *Program) Keys() (keys, more []Key) {
 	k := keyMaker{rules: p.expr.rules, schema: p.schema}
-	keys := k.true(p.root)
-	if len(keys) > maxKeys {
-		return []Key{{Kind: KeyAlways}}
+	keys = k.true(p.root)
+	if all, ok := p.root.(*and); ok {
+		more = k.second(all.list, keys)
 	}
-	return keys
+	if len(keys) > maxKeys {
+		return always, nil
+	}
+	return distinct(keys), distinct(more)
+}
+
+// distinct drops keys that ask the same as one before.
+func distinct(keys []Key) []Key {
+	seen := make(map[Key]bool, len(keys))
+	return slices.DeleteFunc(slices.Clone(keys), func(k Key) bool {
+		k.Exact = false
+		again := seen[k]
+		seen[k] = true
+		return again
+	})
+}
+
+// selective is the cost of keys with which there is nothing to gain from more of them.
+const selective = 3
+
+// second returns the keys of a member of a conjunction beside the one that best chose, if they are about as good.
+func (k *keyMaker) second(list []node, best []Key) []Key {
+	if c := cost(best); c < selective || c >= costPresent {
+		return nil
+	}
+	limit := 2 * cost(best)
+	var more []Key
+	for _, n := range list {
+		keys := k.true(n)
+		if c := cost(keys); c > limit || about(keys, best) || len(more) > 0 && c >= cost(more) {
+			continue
+		}
+		more = keys
+	}
+	return inexact(more, true)
+}
+
+// about tells whether the keys have a source in common.
+func about(a, b []Key) bool {
+	return slices.ContainsFunc(a, func(k Key) bool {
+		return slices.ContainsFunc(b, func(l Key) bool { return k.Source == l.Source })
+	})
 }
 
 // maxKeys is up to how many keys of one program are worth it.
 const maxKeys = 4096
 
-// Number reads a text as keys of KeyRange compare it: every text that any rule takes for a number in a range is one.
-func Number(b []byte) (float64, bool) {
+// Number reads a text as keys of KeyRange compare it: every text that any rule takes for a number in a range is one. whole
+// says that all rules read the same number, and this one exactly.
+func Number(b []byte) (f float64, whole, ok bool) {
 	if len(b) == 0 || b[0] > '9' && b[0] != 'N' && b[0] != 'I' {
-		return 0, false
+		return 0, false, false
 	}
 	if v, ok := javaLong(b); ok {
-		return float64(v), true
+		return float64(v), b[0] != '+' && -maxExact <= v && v <= maxExact, true
 	}
-	return javaDouble(b)
+	f, ok = javaDouble(b)
+	return f, false, ok
 }
 
-// Number is the value as a number; texts are read as keys of KeyRange compare them.
-func (v Value) Number() (float64, bool) {
-	if v.kind == KindText {
-		return Number(v.text)
-	}
-	return v.number(), v.numeric()
-}
-
-// AppendText appends the value as keys of KeyText compare it.
-func (v Value) AppendText(dst []byte) []byte { return v.appendText(dst) }
-
-// Bytes is the text of a text; it aliases the message.
-func (v Value) Bytes() []byte { return v.text }
+// maxExact is up to which whole numbers are float64 exactly.
+const maxExact = 1 << 53
 
 type keyMaker struct {
 	rules  Rules
@@ -159,31 +194,35 @@ func (k *keyMaker) present(x node) []Key {
 	return always
 }
 
-// best takes the keys of the member that seems to hold for the fewest messages. Ranges of one source are cut first.
+// best takes the keys of the member that seems to hold for the fewest messages. Ranges of one source are cut first; nothing
+// but exact ones of one source make an exact one.
 func (k *keyMaker) best(list []node, of func(node) []Key) []Key {
 	var best, cut []Key
+	exact := true // as far as one key goes
 	for i, n := range list {
 		keys := of(n) // once: trees are deep
 		if i == 0 || cost(keys) < cost(best) {
 			best = keys
 		}
 		if len(keys) != 1 || keys[0].Kind != KeyRange {
+			exact = false
 			continue
 		}
+		exact = exact && keys[0].Exact
 		at := slices.IndexFunc(cut, func(c Key) bool { return c.Source == keys[0].Source })
 		if at < 0 {
 			cut = append(cut, keys[0])
 			continue
 		}
 		c := &cut[at]
-		c.Low, c.High, c.Exact = max(c.Low, keys[0].Low), min(c.High, keys[0].High), false
+		c.Low, c.High = max(c.Low, keys[0].Low), min(c.High, keys[0].High)
 	}
 	for _, c := range cut {
 		if one := []Key{c}; cost(one) < cost(best) {
 			best = one
 		}
 	}
-	return inexact(best, len(list) > 1)
+	return inexact(best, len(list) > 1 && !(exact && len(cut) == 1))
 }
 
 func (k *keyMaker) union(list []node, of func(node) []Key) []Key {
@@ -206,6 +245,11 @@ func inexact(keys []Key, yes bool) []Key {
 	return keys
 }
 
+const (
+	costPresent = 200
+	costAlways  = 1000
+)
+
 // cost guesses how often keys hold.
 func cost(keys []Key) float64 {
 	sum := 0.0
@@ -224,9 +268,9 @@ func cost(keys []Key) float64 {
 				sum += 10
 			}
 		case KeyPresent:
-			sum += 200
+			sum += costPresent
 		case KeyAlways:
-			sum += 1000
+			sum += costAlways
 		}
 	}
 	return sum
@@ -248,17 +292,16 @@ func (k *keyMaker) compare(op comparison, l, r node) []Key {
 	case lit.v.kind == KindText && op == eq:
 		return []Key{{Kind: KeyText, Source: src, Text: string(lit.v.text), Exact: true}}
 	case lit.v.numeric() && op != ne:
-		low, high := math.Inf(-1), math.Inf(1)
+		key := Key{Kind: KeyRange, Source: src, Low: math.Inf(-1), High: math.Inf(1)}
 		f := lit.v.number()
-		switch op {
-		case eq:
-			low, high = f, f
-		case lt, le:
-			high = f
-		default:
-			low = f
+		if op == eq || op == lt || op == le {
+			key.High = f
 		}
-		return []Key{{Kind: KeyRange, Source: src, Low: low, High: high}}
+		if op == eq || op == gt || op == ge {
+			key.Low = f
+		}
+		key.Exact = lit.v.kind == KindInt && -maxExact <= f && f <= maxExact && op != lt && op != gt
+		return []Key{key}
 	}
 	return k.present(l)
 }
@@ -281,7 +324,8 @@ func (k *keyMaker) in(n *in) []Key {
 		case v.kind == KindText:
 			keys = append(keys, Key{Kind: KeyText, Source: src, Text: string(v.text), Exact: true})
 		case v.numeric():
-			keys = append(keys, Key{Kind: KeyRange, Source: src, Low: v.number(), High: v.number()})
+			f := v.number()
+			keys = append(keys, Key{Kind: KeyRange, Source: src, Low: f, High: f, Exact: v.kind == KindInt && -maxExact <= f && f <= maxExact})
 		case v.kind == KindBool:
 			keys = append(keys, Key{Kind: KeyPresent, Source: src})
 		}

@@ -3,6 +3,7 @@ package filter
 import (
 	"bytes"
 	"hash/maphash"
+	"maps"
 )
 
 // Layout numbers the places that programs read, so that one pass over a message serves all of them. It is immutable; the
@@ -12,6 +13,8 @@ type Layout struct {
 	table   []slot   // finds them; a power of two of slots, at most half of them taken
 	sources []located
 	bySrc   map[Source]int32
+	byName  [][]int32 // by name: the sources that have it
+	always  []int32   // sources that can have a value whatever the properties are
 }
 
 type slot struct {
@@ -35,6 +38,9 @@ func (l *Layout) Sources() int { return len(l.sources) }
 // Source is a place by its number.
 func (l *Layout) Source(i int) Source { return l.sources[i].Source }
 
+// Number is the number of a place that the layout has.
+func (l *Layout) Number(s Source) int { return int(l.bySrc[s]) }
+
 // with returns a layout that has these sources, too, and their numbers.
 func (l *Layout) with(sources []Source) (*Layout, []int32) {
 	numbers := make([]int32, len(sources))
@@ -57,8 +63,11 @@ func (l *Layout) clone() *Layout {
 		names: append([]string(nil), l.names...), table: append([]slot(nil), l.table...),
 		sources: append([]located(nil), l.sources...), bySrc: make(map[Source]int32, len(l.bySrc)+1),
 	}
-	for s, n := range l.bySrc {
-		c.bySrc[s] = n
+	maps.Copy(c.bySrc, l.bySrc)
+	c.always = append([]int32(nil), l.always...)
+	c.byName = make([][]int32, len(l.byName))
+	for i := range c.byName {
+		c.byName[i] = append([]int32(nil), l.byName[i]...)
 	}
 	return c
 }
@@ -74,6 +83,16 @@ func (l *Layout) add(s Source) int32 {
 	n := int32(len(l.sources))
 	l.sources = append(l.sources, p)
 	l.bySrc[s] = n
+	if s.Field != FieldNone || s.HasDefault {
+		l.always = append(l.always, n)
+		return n
+	}
+	if p.name >= 0 {
+		l.byName[p.name] = append(l.byName[p.name], n)
+	}
+	if p.empty >= 0 {
+		l.byName[p.empty] = append(l.byName[p.empty], n)
+	}
 	return n
 }
 
@@ -81,7 +100,7 @@ func (l *Layout) addName(name string) int32 {
 	if n := l.find(bytesOf(name)); n >= 0 {
 		return n
 	}
-	l.names = append(l.names, name)
+	l.names, l.byName = append(l.names, name), append(l.byName, nil)
 	if 2*len(l.names) > len(l.table) {
 		l.table = make([]slot, max(8, 2*len(l.table)))
 		for i, n := range l.names {
@@ -202,8 +221,37 @@ func (f *Frame) Load(l *Layout, m *Message) {
 // Unload forgets the message, so that the frame does not keep its memory.
 func (f *Frame) Unload() { f.props, f.fields = nil, nil }
 
+// Sources appends the places that can have a value for the message, each once: those whose property is there, and those
+// that do not depend on one.
+func (f *Frame) Sources(dst []int32) []int32 {
+	l := f.layout
+	for _, name := range f.seen {
+		for _, src := range l.byName[name] {
+			// Of a value and the property that says it is empty, the value counts.
+			if p := &l.sources[src]; p.name == name || p.name < 0 || f.many[p.name].to == 0 {
+				dst = append(dst, src)
+			}
+		}
+	}
+	return append(dst, l.always...)
+}
+
 // Value is the value at a place.
 func (f *Frame) Value(source int) Value { return f.value(int32(source)) }
+
+// Text is the value at a place as keys of KeyText compare it, ok false when there is none. It aliases the message or buf.
+func (f *Frame) Text(source int32, buf []byte) (b []byte, ok bool) {
+	if p := &f.layout.sources[source]; p.name >= 0 {
+		if s := f.span(p.name); s.to > 0 {
+			return f.props[s.from:s.to], true
+		}
+	}
+	v := f.value(source)
+	if v.kind == KindText {
+		return v.text, true
+	}
+	return v.appendText(buf[:0]), v.kind != KindNull
+}
 
 func (f *Frame) span(name int32) span {
 	if f.many != nil {

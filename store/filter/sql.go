@@ -48,7 +48,7 @@ func (p *parser) sqlChained(operand func() (node, *SyntaxError), operator func(l
 			break
 		}
 		n = next
-		if err = p.term(op); err == nil && n != nil {
+		if err = p.term(op); err == nil {
 			err = p.enterChain(op)
 		}
 	}
