@@ -14,8 +14,9 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"sync"
 	"time"
+
+	"github.com/fusionmq/fusionmq/integration/internal/inflight"
 )
 
 // Request codes that this package sends.
@@ -34,7 +35,6 @@ const (
 	answerLimit      = 30 * time.Second
 	readBuffer       = 256 << 10
 	flagResponse     = 1
-	opaqueMask       = 0x7fffffff
 	languageAndVer   = `,"language":"GO","version":433,"opaque":`
 	headerKindMask   = 0xffffff
 	minFrameContents = 4
@@ -70,74 +70,21 @@ type CodeError struct {
 func (e *CodeError) Error() string { return fmt.Sprintf("code %d: %s", e.Code, e.Remark) }
 
 // Conn is one connection. Its methods may be called from any goroutine.
-type Conn struct {
-	c    net.Conn
-	wake chan struct{} // one waiting token: there is something to write
-	gone chan struct{} // closed when the reader has ended
+type Conn struct{ *inflight.Conn[Answer] }
 
-	mu struct {
-		sync.Mutex
-		out  []byte // frames not yet handed to a write
-		next uint32
-		wait map[uint32]func(Answer, error)
-		dead bool
-	}
-}
-
-// Dial connects.
+// Dial connects. Requests whose connection ends get ErrClosed.
 func Dial(addr string) (*Conn, error) {
-	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	nc, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	conn := &Conn{c: c, wake: make(chan struct{}, 1), gone: make(chan struct{})}
-	conn.mu.wait = map[uint32]func(Answer, error){}
-	go conn.write()
-	go conn.read()
-	return conn, nil
+	c := &Conn{inflight.New[Answer](nc, ErrClosed)}
+	c.Start(func() { c.read(nc) })
+	return c, nil
 }
 
-// Close ends the connection; callbacks that still wait get ErrClosed.
-func (c *Conn) Close() {
-	c.fail()
-	<-c.gone
-}
-
-// Gone is closed when the connection has ended and every callback has run.
-func (c *Conn) Gone() <-chan struct{} { return c.gone }
-
-// Waiting is how many requests have no answer yet.
-func (c *Conn) Waiting() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.mu.wait)
-}
-
-func (c *Conn) write() {
-	var buf []byte
-	for {
-		select {
-		case <-c.wake:
-		case <-c.gone:
-			return
-		}
-		c.mu.Lock()
-		buf, c.mu.out = c.mu.out, buf[:0]
-		c.mu.Unlock()
-		if len(buf) == 0 {
-			continue
-		}
-		if _, err := c.c.Write(buf); err != nil {
-			_ = c.c.Close() // the reader sees it and tells the waiters
-			return
-		}
-	}
-}
-
-func (c *Conn) read() {
-	defer close(c.gone)
-	defer c.fail()
-	br := bufio.NewReaderSize(c.c, readBuffer)
+func (c *Conn) read(nc net.Conn) {
+	br := bufio.NewReaderSize(nc, readBuffer)
 	var buf []byte
 	for {
 		var head [4]byte
@@ -163,46 +110,21 @@ func (c *Conn) read() {
 		if Int(a.Header, "flag")&flagResponse == 0 {
 			continue // a notice or a check of the broker's own
 		}
-		id := uint32(Int(a.Header, "opaque"))
-		c.mu.Lock()
-		f := c.mu.wait[id]
-		delete(c.mu.wait, id)
-		c.mu.Unlock()
-		if f != nil {
-			f(a, nil)
+		if done := c.Take(uint32(Int(a.Header, "opaque"))); done != nil {
+			done(a, nil)
 		}
-	}
-}
-
-func (c *Conn) fail() {
-	_ = c.c.Close()
-	c.mu.Lock()
-	wait := c.mu.wait
-	c.mu.wait, c.mu.dead = map[uint32]func(Answer, error){}, true
-	c.mu.Unlock()
-	for _, f := range wait {
-		f(Answer{}, ErrClosed)
 	}
 }
 
 // Go sends a request. ext appends the inside of the extFields object, body parts follow the header; both are copied before Go returns. done
 // runs once on the connection's reader.
 func (c *Conn) Go(code int, ext func([]byte) []byte, done func(Answer, error), body ...[]byte) {
-	c.mu.Lock()
-	if c.mu.dead {
-		c.mu.Unlock()
+	out, id, ok := c.Begin(done)
+	if !ok {
 		done(Answer{}, ErrNotSent)
 		return
 	}
-	c.mu.next++
-	id := c.mu.next & opaqueMask
-	c.mu.wait[id] = done
-	c.mu.out = appendFrame(c.mu.out, id, code, ext, body)
-	c.mu.Unlock()
-	select {
-	case c.wake <- struct{}{}:
-	default: // the writer has a token already
-	}
+	c.End(appendFrame(out, id, code, ext, body))
 }
 
 // Do sends a request and waits for its answer, which is a copy. kv are pairs of field and value.

@@ -15,9 +15,10 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fusionmq/fusionmq/integration/internal/inflight"
 )
 
 const (
@@ -34,19 +35,9 @@ var names atomic.Int64 // of inboxes of this process
 
 // Conn is one connection. Its methods may be called from any goroutine.
 type Conn struct {
-	c     net.Conn
-	inbox string // replies come to inbox + number
-	wake  chan struct{}
-	gone  chan struct{} // closed when the reader has ended
-
-	mu struct {
-		sync.Mutex
-		out    []byte // lines not yet handed to a write
-		next   uint64
-		wait   map[uint64]func(body []byte, err error)
-		handle func(body []byte) // of deliveries
-		dead   bool
-	}
+	*inflight.Conn[[]byte]
+	inbox  string                            // replies come to inbox + number
+	handle atomic.Pointer[func(body []byte)] // of deliveries
 }
 
 // Dial connects and subscribes to the replies.
@@ -63,19 +54,10 @@ func Dial(addr string) (*Conn, error) {
 		return nil, fmt.Errorf("rawnats: greeting %q: %w", info, err)
 	}
 	_ = nc.SetReadDeadline(time.Time{})
-	c := &Conn{c: nc, inbox: fmt.Sprintf("_INBOX.%x-%d.", time.Now().UnixNano(), names.Add(1)), wake: make(chan struct{}, 1), gone: make(chan struct{})}
-	c.mu.wait = map[uint64]func([]byte, error){}
-	c.mu.out = fmt.Appendf(nil, "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\"protocol\":1,\"lang\":\"go\",\"version\":\"0\"}\r\nSUB %s* 1\r\n", c.inbox)
-	go c.write()
-	go c.read(br)
-	c.signal()
+	c := &Conn{Conn: inflight.New[[]byte](nc, ErrClosed), inbox: fmt.Sprintf("_INBOX.%x-%d.", time.Now().UnixNano(), names.Add(1))}
+	c.Append(fmt.Appendf(nil, "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\"protocol\":1,\"lang\":\"go\",\"version\":\"0\"}\r\nSUB %s* 1\r\n", c.inbox))
+	c.Start(func() { c.read(br) })
 	return c, nil
-}
-
-// Close ends the connection; callbacks that still wait get ErrClosed.
-func (c *Conn) Close() {
-	c.fail()
-	<-c.gone
 }
 
 // Publish sends one message to a subject of a stream. done runs once, on the connection's reader, with the sequence number in the stream.
@@ -104,11 +86,8 @@ func (c *Conn) CreateStream(name string) error {
 // the stream from now on; handle must not keep the body. A connection has one consumer at most.
 func (c *Conn) Consume(stream string, handle func(body []byte)) error {
 	to := deliveries + stream
-	c.mu.Lock()
-	c.mu.handle = handle
-	c.mu.out = fmt.Appendf(c.mu.out, "SUB %s 2\r\n", to)
-	c.mu.Unlock()
-	c.signal()
+	c.handle.Store(&handle)
+	c.Append(fmt.Appendf(nil, "SUB %s 2\r\n", to))
 	return c.api("CONSUMER.CREATE."+stream, map[string]any{"stream_name": stream, "config": map[string]any{
 		"deliver_subject": to, "deliver_policy": "new", "ack_policy": "none", "replay_policy": "instant"}})
 }
@@ -146,64 +125,18 @@ func (c *Conn) api(name string, request any) error {
 }
 
 func (c *Conn) request(subject string, body []byte, done func([]byte, error)) {
-	c.mu.Lock()
-	if c.mu.dead {
-		c.mu.Unlock()
+	o, id, ok := c.Begin(done)
+	if !ok {
 		done(nil, ErrClosed)
 		return
 	}
-	c.mu.next++
-	c.mu.wait[c.mu.next] = done
-	o := append(append(append(c.mu.out, "PUB "...), subject...), ' ')
-	o = strconv.AppendUint(append(o, c.inbox...), c.mu.next, 10)
+	o = append(append(append(o, "PUB "...), subject...), ' ')
+	o = strconv.AppendUint(append(o, c.inbox...), uint64(id), 10)
 	o = strconv.AppendInt(append(o, ' '), int64(len(body)), 10)
-	c.mu.out = append(append(append(o, "\r\n"...), body...), "\r\n"...)
-	c.mu.Unlock()
-	c.signal()
-}
-
-func (c *Conn) signal() {
-	select {
-	case c.wake <- struct{}{}:
-	default: // the writer has a token already
-	}
-}
-
-func (c *Conn) write() {
-	var buf []byte
-	for {
-		select {
-		case <-c.wake:
-		case <-c.gone:
-			return
-		}
-		c.mu.Lock()
-		buf, c.mu.out = c.mu.out, buf[:0]
-		c.mu.Unlock()
-		if len(buf) == 0 {
-			continue
-		}
-		if _, err := c.c.Write(buf); err != nil {
-			_ = c.c.Close() // the reader sees it and tells the waiters
-			return
-		}
-	}
-}
-
-func (c *Conn) fail() {
-	_ = c.c.Close()
-	c.mu.Lock()
-	wait := c.mu.wait
-	c.mu.wait, c.mu.dead = map[uint64]func([]byte, error){}, true
-	c.mu.Unlock()
-	for _, f := range wait {
-		f(nil, ErrClosed)
-	}
+	c.End(append(append(append(o, "\r\n"...), body...), "\r\n"...))
 }
 
 func (c *Conn) read(br *bufio.Reader) {
-	defer close(c.gone)
-	defer c.fail()
 	var buf []byte
 	for {
 		line, err := br.ReadSlice('\n')
@@ -212,10 +145,7 @@ func (c *Conn) read(br *bufio.Reader) {
 		}
 		switch verb, rest, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte{' '}); string(verb) {
 		case "PING":
-			c.mu.Lock()
-			c.mu.out = append(c.mu.out, "PONG\r\n"...)
-			c.mu.Unlock()
-			c.signal()
+			c.Append([]byte("PONG\r\n"))
 		case "MSG", "HMSG": // SUBJECT SID [REPLY] [HEADER-BYTES] BYTES
 			reply, id, head, size, ok := c.parse(rest, len(verb) == len("HMSG"))
 			if !ok {
@@ -235,11 +165,12 @@ func (c *Conn) read(br *bufio.Reader) {
 }
 
 // parse takes the arguments of a message line apart. reply says whether it is an answer, id to which request.
-func (c *Conn) parse(rest []byte, headers bool) (reply bool, id uint64, head, size int, ok bool) {
+func (c *Conn) parse(rest []byte, headers bool) (reply bool, id uint32, head, size int, ok bool) {
 	subject, tail, _ := bytes.Cut(rest, []byte{' '})
 	if n, is := bytes.CutPrefix(subject, []byte(c.inbox)); is {
 		reply = true
-		id, _ = strconv.ParseUint(string(n), 10, 64)
+		number, _ := strconv.ParseUint(string(n), 10, 32)
+		id = uint32(number)
 	}
 	last := func() int {
 		i := bytes.LastIndexByte(tail, ' ')
@@ -256,21 +187,19 @@ func (c *Conn) parse(rest []byte, headers bool) (reply bool, id uint64, head, si
 	return reply, id, head, size, head >= 0 && size >= head
 }
 
-func (c *Conn) message(reply bool, id uint64, body []byte, headers bool) {
-	c.mu.Lock()
-	handle := c.mu.handle
-	done := c.mu.wait[id]
-	if reply {
-		delete(c.mu.wait, id)
+func (c *Conn) message(reply bool, id uint32, body []byte, headers bool) {
+	if !reply {
+		if handle := c.handle.Load(); handle != nil && !headers {
+			(*handle)(body)
+		}
+		return
 	}
-	c.mu.Unlock()
-	switch {
-	case reply && done != nil && headers: // a status instead of an answer: no stream listens to the subject
+	switch done := c.Take(id); {
+	case done == nil:
+	case headers: // a status instead of an answer: no stream listens to the subject
 		done(nil, errors.New("rawnats: nobody answers"))
-	case reply && done != nil:
+	default:
 		done(body, nil)
-	case !reply && handle != nil && !headers:
-		handle(body)
 	}
 }
 
