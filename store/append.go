@@ -88,6 +88,7 @@ func (s *Store) encode(b *log.Batch, t *topic, m *Message) error {
 	last := len(b.Items) - 1
 	if size, most := int64(b.Items[last].Size), s.o.SegmentBytes-int64(movedFrame)-record.BlankSize; size > most {
 		b.Buf, b.Items = b.Buf[:int64(len(b.Buf))-size], b.Items[:last]
+		noteOf(b).cut(last)
 		return fmt.Errorf("%w: %d bytes, most is %d", ErrTooLarge, size, most)
 	}
 	return nil
@@ -108,6 +109,7 @@ func (s *Store) add(b *log.Batch, t *topic, m *Message) {
 		it.Tags = record.TagsCode(m.Properties)
 	}
 	b.Items = append(b.Items, it)
+	t.noteKeys(b, m.Properties)
 }
 
 // appendBatch appends what was encoded and fills the results that have no error yet.
@@ -150,8 +152,11 @@ func (s *Store) appendBatch(b *log.Batch, rs []Result) {
 func (s *Store) written(parts []log.Part, end int64) {
 	s.dispatch.pushing.RLock()
 	heads := s.dispatch.scratch[:0]
+	keys, views := s.dispatch.keys[:0], false
 	for i := range parts {
 		items := parts[i].Items()
+		keys = keysOf(keys, &parts[i])
+		views = views || len(parts[i].Batch.Views) > 0
 		for k := range items {
 			it := &items[k]
 			if it.Seq == nil {
@@ -177,11 +182,18 @@ func (s *Store) written(parts []log.Part, end int64) {
 	s.dispatch.push(heads, end)
 	s.dispatch.scratch = heads
 	s.dispatch.pushing.RUnlock()
+	if views {
+		s.keys.Advance(parts[0].Items()[0].Position, end, end) // it looks at what was published
+	} else {
+		s.keys.Put(keys, end)
+	}
+	s.dispatch.keys = keys
 	s.index.Wake()
 }
 
 // synced makes visible what waited for the disk.
 func (s *Store) synced(end int64) {
 	s.index.Synced(end)
+	s.keys.Synced(end)
 	s.dispatch.synced(end)
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/fusionmq/fusionmq/store/lookup"
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/state"
@@ -31,7 +32,8 @@ const maxHeads = 8 << 10
 // such care and cost every pull-only append 30 ns.
 type dispatcher struct {
 	s       *Store
-	scratch []head       // for the writer
+	scratch []head // for the writer, as is keys
+	keys    []lookup.Entry
 	pushing sync.RWMutex // held, shared, by the writer from looking at the marks of a batch's topics to pushing; taken before mu
 	looked  func()       // nil, but in tests: called by the writer between the two; guarded by pushing
 	wake    chan struct{}

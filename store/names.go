@@ -11,6 +11,7 @@ const (
 
 	ownDir         = "fusionmq"
 	indexDir       = "index"      // in ownDir
+	keysDir        = "keys"       // in ownDir
 	checkpointName = "checkpoint" // in ownDir
 )
 

@@ -199,6 +199,9 @@ func (s *Store) recover(clean bool) error {
 		return err
 	}
 	s.index.Synced(r.End)
+	if err := s.openKeys(r.End); err != nil {
+		return err
+	}
 	d.oweWindow()
 	d.mu.end = r.End
 	d.pos.Store(r.End)
@@ -292,6 +295,7 @@ func (s *Store) shutdown() error {
 	end := s.log.Told()
 	if err == nil {
 		s.index.Synced(end)
+		s.keys.Synced(end)
 		if err = s.index.Seal(end); err == nil {
 			err = vfs.WriteFile(s.o.FS, s.path(ownDir, checkpointName), s.snapshot(end, true).encode(), "")
 		}
@@ -308,6 +312,9 @@ func (s *Store) shutdown() error {
 
 func (s *Store) closeFiles() error {
 	var err error
+	if s.keys != nil { // first: it reads the log
+		err = s.keys.Close()
+	}
 	if s.index != nil {
 		err = errors.Join(err, s.index.Close())
 	}

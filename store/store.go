@@ -12,7 +12,7 @@
 // log.Log gives it a place and writes it; in the same pass, in log order, written gives it to the queue index and, when
 // push groups may be owed it, to the dispatcher, whose goroutine feeds the state machine and tells the Observer.
 //
-// Goroutines of an open store: the log's flush and prepare, the index's sealer, the dispatcher, and housekeeping. All end in
+// Goroutines of an open store: the log's flush and prepare, the index's sealer, the key index's two, the dispatcher, and housekeeping. All end in
 // Close. Locks: topics.mu, then dispatcher.mu or machine.mu; none is held while the log or the index is called, except that
 // index calls nest in none of ours.
 package store
@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/fusionmq/fusionmq/store/log"
+	"github.com/fusionmq/fusionmq/store/lookup"
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/state"
@@ -79,6 +80,7 @@ type Store struct {
 	lock      io.Closer
 	log       *log.Log
 	index     *queue.Index
+	keys      *lookup.Index
 	tables    tables
 	topics    topicTable
 	oq        *topic

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fusionmq/fusionmq/store/log"
+	"github.com/fusionmq/fusionmq/store/lookup"
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/queue"
 )
@@ -14,6 +15,7 @@ import (
 type topic struct {
 	name   string
 	system bool // only the store writes it
+	keys   lookup.Topic
 	index  *queue.Topic
 
 	exists     atomic.Bool // it is in Topics, or the store's own
@@ -76,7 +78,7 @@ func (s *Store) setTopic(c *meta.Topic) *topic {
 func (s *Store) topicLocked(name string) *topic {
 	t := s.topics.byName[name]
 	if t == nil {
-		t = &topic{name: strings.Clone(name), system: strings.HasPrefix(name, SystemPrefix), index: s.index.Topic(name, true)}
+		t = &topic{name: strings.Clone(name), system: strings.HasPrefix(name, SystemPrefix), keys: lookup.TopicOf(name), index: s.index.Topic(name, true)}
 		t.lanes.Store(new([]*lane))
 		if t.interested.Store(s.topics.owed[name]); isWaitTopic(name) {
 			t.system = true

@@ -59,9 +59,8 @@ type View struct {
 type Batch struct {
 	Buf   []byte
 	Items []Item
-	Views []View // of items, mostly none
-	Keyed bool   // for Options.Written, as is Note: a record of the batch may have keys. The log looks at neither
-	Note  any
+	Views []View               // of items, mostly none
+	Note  interface{ Reset() } // for Options.Written; the log only resets it with the batch
 
 	// Reserved batches may use the space that Options.Reserve keeps back from the others; Own ones what is left of a segment that was begun
 	// with it.
@@ -79,7 +78,9 @@ func (b *Batch) Reset() {
 	clear(b.Items)
 	clear(b.Views)
 	b.Items, b.Views = b.Items[:0], b.Views[:0]
-	b.Keyed, b.Note = false, nil
+	if b.Note != nil {
+		b.Note.Reset()
+	}
 }
 
 // ViewsOf are the views of item i.

@@ -66,11 +66,11 @@ func (l *countingLog) scan(from, end int64, fn func(address, time int64, hashes 
 // BenchmarkKeys is what the index does with a record of a Java client.
 func BenchmarkKeys(b *testing.B) {
 	props := []byte("KEYS\x01order-4711 user-42\x02UNIQ_KEY\x017F0000010DD418B4AAC27F4C8AB90000\x02CLUSTER\x01DefaultCluster\x02WAIT\x01true\x02TAGS\x01TagA\x02")
-	topic := []byte("Orders")
+	topic := TopicOf("Orders")
 	var hs [8]uint64
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(Keys(hs[:0], topic, props)) != 3 {
+		if len(topic.Keys(hs[:0], props)) != 3 {
 			b.Fatal("keys are missing")
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // runOf writes a run and gives its bytes.
-func runOf(t testing.TB, es []entry, start, end, most int64) []byte {
+func runOf(t testing.TB, es []Entry, start, end, most int64) []byte {
 	t.Helper()
 	fsys := vfs.NewMem()
 	f, err := fsys.Create("/run")
@@ -56,11 +56,11 @@ func openBytes(t testing.TB, b []byte, start, end int64) (*run, error) {
 	return openRun(fsys, "/run", start, end)
 }
 
-func randomEntries(n, keys int, seed uint64) []entry {
+func randomEntries(n, keys int, seed uint64) []Entry {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	es := make([]entry, n)
+	es := make([]Entry, n)
 	for i := range es {
-		es[i] = entry{spread(uint64(rng.IntN(keys))), 1000 + int64(i), 5000 + int64(i)}
+		es[i] = Entry{spread(uint64(rng.IntN(keys))), 1000 + int64(i), 5000 + int64(i)}
 	}
 	return es
 }
@@ -80,8 +80,8 @@ func TestRunFindsWhatWasWritten(t *testing.T) {
 					h := spread(uint64(k))
 					var want, got []int64
 					for _, e := range slices.Backward(es) {
-						if e.hash == h {
-							want = append(want, e.address)
+						if e.Hash == h {
+							want = append(want, e.Address)
 						}
 					}
 					if err := r.find(h, func(a, tm int64) bool {
@@ -226,7 +226,7 @@ func FuzzFileNames(f *testing.F) {
 
 func TestKeysOfARecord(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef"
-	topic := TopicOf([]byte("T"))
+	topic := TopicOf("T")
 	h := func(keys ...string) []uint64 {
 		var hs []uint64
 		for _, k := range keys {
@@ -248,9 +248,9 @@ func TestKeysOfARecord(t *testing.T) {
 		{"of a Notify client", "UNIQ_KEY\x01" + id + "\x02KEYS\x01" + id + "\x02TAGS\x01t\x02", append(h(id), Anywhere.Hash([]byte(id)))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := Keys(nil, []byte("T"), []byte(tc.give))
+			got := topic.Keys(nil, []byte(tc.give))
 			if !slices.Equal(got, tc.want) {
-				t.Errorf("Keys(%q) = %x, want %x", tc.give, got, tc.want)
+				t.Errorf("keys of %q are %x, want %x", tc.give, got, tc.want)
 			}
 			if len(tc.want) > 0 && !MayHaveKeys([]byte(tc.give)) {
 				t.Errorf("MayHaveKeys(%q) is false", tc.give)
@@ -278,7 +278,7 @@ func FuzzKeys(f *testing.F) {
 	f.Add([]byte("\x01\x02\x01KEY"))
 	f.Add(record.AppendProperty(nil, "UNIQ_KEY", "0123456789abcdef0123456789abcdef"))
 	f.Fuzz(func(t *testing.T, props []byte) {
-		hashes := Keys(nil, []byte("T"), props)
+		hashes := TopicOf("T").Keys(nil, props)
 		if len(hashes) > 0 && !MayHaveKeys(props) {
 			t.Fatalf("keys %x in %q, but MayHaveKeys says no", hashes, props)
 		}
@@ -287,7 +287,7 @@ func FuzzKeys(f *testing.F) {
 			if !Has(props, string(word), false) {
 				t.Fatalf("word %q of %q is not its key", word, props)
 			}
-			if !slices.Contains(hashes, TopicOf([]byte("T")).Hash(word)) {
+			if !slices.Contains(hashes, TopicOf("T").Hash(word)) {
 				t.Fatalf("word %q of %q has no hash", word, props)
 			}
 			return true
@@ -306,12 +306,12 @@ func TestHashesAreSpread(t *testing.T) {
 		a := rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key")
 		b := bytes.Clone(a)
 		b[rapid.IntRange(0, len(b)-1).Draw(t, "byte")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
-		if TopicOf([]byte("T")).Hash(a) == TopicOf([]byte("T")).Hash(b) {
+		if TopicOf("T").Hash(a) == TopicOf("T").Hash(b) {
 			t.Errorf("%q and %q have one hash", a, b)
 		}
 	})
 	var buckets [64]int
-	topic := TopicOf([]byte("Orders"))
+	topic := TopicOf("Orders")
 	for i := range 64000 {
 		buckets[topic.Hash(fmt.Appendf(nil, "order-%d", i))>>58]++
 	}

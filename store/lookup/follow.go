@@ -62,19 +62,40 @@ func (x *Index) followAll() error {
 		if err := x.writeFrozen(false); err != nil {
 			return err
 		}
-		end := x.advanced.Load() // before the parts: those of all that is below it are there
-		x.pending.Lock()
-		parts := slices.Clone(x.pending.parts)
-		x.pending.parts, x.pending.bytes = x.pending.parts[:0], 0
-		x.pending.Unlock()
-		for i, p := range parts {
-			if err := x.follow(p); err != nil {
-				x.pending.Lock()
-				x.pending.parts = slices.Concat([]part{{max(p.from, x.pos.Load()), p.end}}, parts[i+1:], x.pending.parts)
-				x.pending.Unlock()
-				return err
+		end := x.advanced.Load() // before the rest: what is below it is there
+		p := &x.pending
+		p.Lock()
+		fresh, from, parts := p.fresh, p.from, slices.Clone(p.parts)
+		p.fresh, p.spare, p.woken, p.parts, p.bytes = p.spare[:0], nil, false, p.parts[:0], 0
+		p.Unlock()
+		if len(fresh) > 0 {
+			end = max(end, from)
+		}
+		err := x.take(fresh)
+		if err != nil { // what is left of them is in the log
+			parts = slices.Insert(parts, 0, part{x.pos.Load(), from})
+		}
+		for err == nil && len(parts) > 0 {
+			if err = x.follow(parts[0]); err != nil {
+				parts[0].from = max(parts[0].from, x.pos.Load())
+				break
 			}
-			end = max(end, p.end)
+			end = max(end, parts[0].end)
+			parts = parts[1:]
+		}
+		p.Lock()
+		p.spare = fresh[:0]
+		if err != nil {
+			// What has come meanwhile is behind it, and has to wait behind it.
+			if len(p.fresh) > 0 {
+				parts = append(parts, part{p.fresh[0].Address, p.from})
+				p.fresh, p.woken = p.fresh[:0], false
+			}
+			p.parts = slices.Concat(parts, p.parts)
+		}
+		p.Unlock()
+		if err != nil {
+			return err
 		}
 		x.mu.Lock()
 		x.pos.Store(end)
@@ -110,17 +131,11 @@ func (x *Index) follow(p part) error {
 		return nil
 	}
 	err := x.cfg.Scan(from, p.end, func(address, time int64, hashes []uint64) error {
-		x.mu.Lock()
-		x.pos.Store(address)
-		for len(x.mu.mem.entries) > 0 && len(x.mu.mem.entries)+len(hashes) > x.cfg.Entries {
-			x.mu.Unlock()
-			if err := x.freeze(address); err != nil {
-				return err
-			}
-			x.mu.Lock()
+		if err := x.room(address, len(hashes)); err != nil {
+			return err
 		}
 		for _, h := range hashes {
-			x.mu.mem.add(entry{h, address, time})
+			x.mu.mem.add(Entry{h, address, time})
 		}
 		x.mu.Unlock()
 		if x.stopped() {
@@ -137,6 +152,42 @@ func (x *Index) follow(p part) error {
 	return err
 }
 
+// room makes room for n entries of the record at an address in the newest table and, without an error, leaves mu locked.
+func (x *Index) room(address int64, n int) error {
+	x.mu.Lock()
+	x.pos.Store(address)
+	for len(x.mu.mem.entries) > 0 && len(x.mu.mem.entries)+n > x.cfg.Entries {
+		x.mu.Unlock()
+		if err := x.freeze(address); err != nil {
+			return err
+		}
+		x.mu.Lock()
+	}
+	return nil
+}
+
+// takeAtOnce is how many entries are taken with the lock held.
+const takeAtOnce = 256
+
+// take adds entries. After an error those of records at or above pos are not in.
+func (x *Index) take(es []Entry) error {
+	for len(es) > 0 {
+		n := min(len(es), takeAtOnce, max(1, x.cfg.Entries/8))
+		for n < len(es) && es[n].Address == es[n-1].Address { // all of a record in one table
+			n++
+		}
+		if err := x.room(es[0].Address, n); err != nil {
+			return err
+		}
+		for _, e := range es[:n] {
+			x.mu.mem.add(e)
+		}
+		x.mu.Unlock()
+		es = es[n:]
+	}
+	return nil
+}
+
 // freeze ends the newest table at a position. It is written when the log below it is on the disk; meanwhile the next one takes
 // entries. With both full nothing goes on: the log is where entries wait.
 func (x *Index) freeze(at int64) error {
@@ -148,7 +199,7 @@ func (x *Index) freeze(at int64) error {
 		x.mu.Unlock()
 		return nil
 	}
-	x.mu.frozen, x.mu.mem = x.mu.mem, newTable(at)
+	x.mu.frozen, x.mu.mem = x.mu.mem, newTable(at, len(x.mu.mem.entries))
 	x.mu.Unlock()
 	return x.writeFrozen(false)
 }
@@ -197,7 +248,8 @@ func (x *Index) awaitSync(end int64) error {
 }
 
 func (x *Index) writeTable(t *table, end int64) (*run, error) {
-	es := t.sorted()
+	x.sortBuf = t.sorted(x.sortBuf)
+	es := x.sortBuf
 	r, err := x.writeRun(t.start, end, int64(len(es)), func(w *writer) error {
 		for _, e := range es {
 			if err := w.add(e); err != nil {
@@ -227,7 +279,7 @@ func (x *Index) fillNewest() error {
 	g := x.mu.gaps[len(x.mu.gaps)-1]
 	x.mu.RUnlock()
 	whole := part{max(g.from, x.cfg.Boundary(g.end-1)), g.end}
-	t := newTable(whole.from)
+	t := newTable(whole.from, 0)
 	var rs []*run
 	piece := func(at int64) error {
 		if t.start >= at {
@@ -239,7 +291,7 @@ func (x *Index) fillNewest() error {
 		r, err := x.writeTable(t, at)
 		if err == nil {
 			rs = append(rs, r)
-			t = newTable(at)
+			t = newTable(at, len(t.entries))
 		}
 		return err
 	}
@@ -253,7 +305,7 @@ func (x *Index) fillNewest() error {
 			}
 		}
 		for _, h := range hashes {
-			t.add(entry{h, address, time})
+			t.add(Entry{h, address, time})
 		}
 		return nil
 	})

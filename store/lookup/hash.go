@@ -2,7 +2,6 @@ package lookup
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math/bits"
 
 	"github.com/fusionmq/fusionmq/store/record"
@@ -21,17 +20,23 @@ func mix(a, b uint64) uint64 {
 }
 
 // sum hashes b, eight bytes at a time.
-func sum(seed uint64, b []byte) uint64 {
+func sum[T ~string | ~[]byte](seed uint64, b T) uint64 {
 	h := mix(seed^hashA, uint64(len(b))^hashB)
 	for len(b) >= 8 {
-		h = mix(h^binary.LittleEndian.Uint64(b), hashC)
+		h = mix(h^word(b), hashC)
 		b = b[8:]
 	}
 	var last uint64
-	for i, c := range b {
-		last |= uint64(c) << (8 * i)
+	for i := range len(b) {
+		last |= uint64(b[i]) << (8 * i)
 	}
 	return mix(h^last^hashA, hashB)
+}
+
+// word is the first eight bytes of b, little-endian.
+func word[T ~string | ~[]byte](b T) uint64 {
+	_ = b[7]
+	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
 // Topic is the part of a key's hash that all keys of a topic share.
@@ -41,19 +46,22 @@ type Topic uint64
 const Anywhere Topic = 0
 
 // TopicOf returns it for a topic's name.
-func TopicOf(name []byte) Topic { return Topic(sum(hashC, name) | 1) }
+func TopicOf[T ~string | ~[]byte](name T) Topic { return Topic(sum(hashC, name) | 1) }
 
 // Hash is the hash of a key of the topic.
 func (t Topic) Hash(key []byte) uint64 { return sum(uint64(t), key) }
 
+// HashString is Hash for a string.
+func (t Topic) HashString(key string) uint64 { return sum(uint64(t), key) }
+
 // Keys appends the hashes of a record's keys: of its unique id, then of each part of KEYS; parts are split by single spaces.
 // Of equal ones there is one. With a unique id that [Once] knows there is its hash without the topic, too.
-func Keys(dst []uint64, topic, props []byte) []uint64 {
+func (t Topic) Keys(dst []uint64, props []byte) []uint64 {
 	keys, id := properties(props)
 	if len(keys) == 0 && len(id) == 0 {
 		return dst
 	}
-	t, start := TopicOf(topic), len(dst)
+	start := len(dst)
 	if len(id) > 0 {
 		dst = append(dst, t.Hash(id))
 	}

@@ -46,7 +46,7 @@ const (
 
 // Index is the key index of one store directory.
 //
-// Advance and Synced are called by one goroutine each, as the log grows. Everything else may be called by anybody. Callbacks
+// Put and Advance are called by one goroutine, and Synced by one, as the log grows. Everything else may be called by anybody. Callbacks
 // of Config run without a lock.
 type Index struct {
 	cfg Config
@@ -67,6 +67,10 @@ type Index struct {
 	}
 	pending struct {
 		sync.Mutex
+		fresh []Entry // all below parts
+		spare []Entry
+		from  int64  // the log is in fresh up to here
+		woken bool   // for fresh
 		parts []part // of the log that may have keys and have not been read, ascending
 		bytes int64
 	}
@@ -77,7 +81,8 @@ type Index struct {
 	stop                chan struct{}
 	done                sync.WaitGroup
 	failing             atomic.Bool
-	refill              int64 // of the goroutine that follows: gaps are read when the log has come so far
+	sortBuf             []Entry // of the goroutine that follows
+	refill              int64   // of the goroutine that follows: gaps are read when the log has come so far
 }
 
 // part is a part of the log: [from, end).
@@ -86,6 +91,7 @@ type part struct{ from, end int64 }
 const (
 	closeWait = 2 * time.Second
 
+	maxFresh  = 32 << 10  // entries that may wait in memory
 	maxParts  = 256       // of pending; beyond that the last one grows over what has no keys
 	wakeBytes = 512 << 10 // of log that may have keys, from which on the index is woken without a query
 )
@@ -133,9 +139,40 @@ func signal(c chan struct{}) {
 	}
 }
 
-// Advance says that the log has grown to end, and that its records in [from, end) may have keys; from == end: none has.
-func (x *Index) Advance(from, end int64) {
-	wake := end-x.pos.Load() >= x.cfg.SpanBytes/2
+// Entry is a key of a message: the message at an address has one with a hash.
+type Entry struct {
+	Hash          uint64
+	Address, Time int64
+}
+
+// Put says that the log has grown to a position, and which keys the new records have, in the order of their
+// addresses. When the index is too far behind it forgets them and reads the log.
+func (x *Index) Put(es []Entry, to int64) {
+	if len(es) == 0 {
+		x.Advance(to, to, to)
+		return
+	}
+	x.pending.Lock()
+	if len(x.pending.parts) > 0 || len(x.pending.fresh)+len(es) > maxFresh {
+		x.pending.Unlock()
+		x.Advance(es[0].Address, to, to)
+		return
+	}
+	x.pending.fresh = append(x.pending.fresh, es...)
+	x.pending.from = to
+	wake := len(x.pending.fresh) > maxFresh/4 && !x.pending.woken
+	x.pending.woken = x.pending.woken || wake
+	x.pending.Unlock()
+	x.advanced.Store(to)
+	if wake {
+		signal(x.wake)
+	}
+}
+
+// Advance is Put for records whose keys the caller does not know: those in [from, end); from == end: there are none. The log has
+// grown to at.
+func (x *Index) Advance(from, end, at int64) {
+	wake := at-x.pos.Load() >= x.cfg.SpanBytes/2
 	if from < end {
 		x.pending.Lock()
 		n := len(x.pending.parts)
@@ -149,7 +186,7 @@ func (x *Index) Advance(from, end int64) {
 		}
 		x.pending.Unlock()
 	}
-	x.advanced.Store(end)
+	x.advanced.Store(at)
 	if wake {
 		signal(x.wake)
 	}
@@ -245,14 +282,14 @@ func (x *Index) Query(hash uint64, begin, end int64, fn func(address int64) bool
 		if t == nil {
 			continue
 		}
-		var found [16]entry
+		var found [16]Entry
 		for at := int32(-1); at != -2 && more; {
 			x.mu.RLock()
 			var n int
 			n, at = t.find(hash, at, found[:])
 			x.mu.RUnlock()
 			for i := 0; i < n && more; i++ {
-				each(found[i].address, found[i].time)
+				each(found[i].Address, found[i].Time)
 			}
 		}
 	}

@@ -43,12 +43,12 @@ func (l *fakeLog) end() int64 {
 	return int64(len(l.records)) * recordBytes
 }
 
-func (l *fakeLog) add(time int64, hashes ...uint64) (from, end int64) {
+func (l *fakeLog) add(time int64, hashes ...uint64) (from, end, at int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	from = int64(len(l.records)) * recordBytes
 	l.records = append(l.records, fakeRecord{from, time, hashes})
-	return from, from + recordBytes
+	return from, from + recordBytes, from + recordBytes
 }
 
 func (l *fakeLog) scan(from, end int64, fn func(address, time int64, hashes []uint64) error) error {
@@ -128,6 +128,19 @@ func await(t testing.TB, x *Index, l *fakeLog) {
 	}
 }
 
+func verifyAll(t testing.TB, fsys vfs.FS) {
+	t.Helper()
+	names, err := fsys.List("/keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if _, err := Verify(fsys, filepath.Join("/keys", name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // spread makes small numbers hashes that lie anywhere.
 func spread(n uint64) uint64 { return mix(n+1, hashC) }
 
@@ -165,11 +178,19 @@ func TestLaw1KeyIndexIsAFunctionOfTheLog(t *testing.T) {
 							hashes = append(hashes, h)
 						}
 					}
-					from, end := l.add(clock, hashes...)
+					from, end, at := l.add(clock, hashes...)
+					if rapid.Bool().Draw(rt, "keys are known") {
+						es := make([]Entry, len(hashes))
+						for i, h := range hashes {
+							es[i] = Entry{h, from, clock}
+						}
+						x.Put(es, at)
+						continue
+					}
 					if len(hashes) == 0 {
 						from = end
 					}
-					x.Advance(from, end)
+					x.Advance(from, end, at)
 				}
 				if rapid.Bool().Draw(rt, "sync") {
 					sync()
@@ -221,6 +242,11 @@ func TestLaw1KeyIndexIsAFunctionOfTheLog(t *testing.T) {
 		})
 		sync()
 		ask()
+		if err := x.Close(); err != nil {
+			rt.Fatal(err)
+		}
+		verifyAll(t, mem)
+		x = openIndex(t, l, mem, nil)
 	})
 }
 
@@ -235,6 +261,7 @@ func TestDamagedRunIsReadAgainWhileTheIndexIsOpen(t *testing.T) {
 	if err := x.Close(); err != nil {
 		t.Fatal(err)
 	}
+	verifyAll(t, mem)
 	var failures []error
 	var mu sync.Mutex
 	names, _ := mem.List("/keys")
@@ -286,6 +313,32 @@ func TestDamagedRunIsReadAgainWhileTheIndexIsOpen(t *testing.T) {
 	defer mu.Unlock()
 	if len(failures) == 0 {
 		t.Error("nobody was told of the damage")
+	}
+}
+
+// What does not fit into memory while the index waits is read from the log.
+func TestKeysThatDoNotFitAreReadFromTheLog(t *testing.T) {
+	const many = 3 * maxFresh // more than what waits and what has been taken from there
+	l, mem := &fakeLog{}, vfs.NewMem()
+	x := openIndex(t, l, mem, func(c *Config) { c.SpanBytes, c.Entries = 1<<40, 1000 })
+	defer x.Close()
+	for i := range many { // nothing is synced, so two tables are full and the rest waits
+		from, end, _ := l.add(int64(i), spread(uint64(i)))
+		x.Put([]Entry{{spread(uint64(i)), from, int64(i)}}, end)
+	}
+	if x.pending.Lock(); len(x.pending.parts) == 0 {
+		t.Error("nothing is left to the log")
+	}
+	x.pending.Unlock()
+	if s := x.Stats(); s.Memory > 2000 {
+		t.Errorf("%d entries in tables", s.Memory)
+	}
+	x.Synced(l.end())
+	await(t, x, l)
+	for i := 0; i < many; i += 97 {
+		if got := query(t, x, spread(uint64(i)), 0, 1<<40, 3); len(got) != 1 || got[0] != int64(i)*recordBytes {
+			t.Fatalf("key %d: %v", i, got)
+		}
 	}
 }
 
@@ -429,7 +482,7 @@ func TestReadErrorDoesNotDoubleEntries(t *testing.T) {
 		l.add(int64(i), spread(1))
 	}
 	l.failAt = 5 * recordBytes
-	x.Advance(0, l.end())
+	x.Advance(0, l.end(), l.end())
 	for i := range 50 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		_ = x.Wait(ctx, 0, l.end())

@@ -82,7 +82,7 @@ func (x *Index) load() error {
 			at = from
 		}
 	}
-	x.mu.mem = newTable(at)
+	x.mu.mem = newTable(at, 0)
 	x.pos.Store(at)
 	if at < c.LogEnd {
 		x.pending.parts = []part{{at, c.LogEnd}}

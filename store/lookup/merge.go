@@ -139,7 +139,7 @@ func (x *Index) mergeRuns(from []*run) (merged, bad *run, err error) {
 				}
 			}
 			s := heads[least]
-			if s.e.address >= low {
+			if s.e.Address >= low {
 				if err := w.add(s.e); err != nil {
 					return err
 				}

@@ -84,15 +84,15 @@ func decodeHeader(p *page) (h header, what string) {
 // clampTime is what fits into an entry; it keeps the order.
 func clampTime(ms int64) int64 { return max(0, min(ms, max48)) }
 
-func putEntry(b []byte, e entry, start int64) {
-	binary.LittleEndian.PutUint64(b, e.hash)
-	put48(b[8:], e.address-start)
-	put48(b[14:], clampTime(e.time))
+func putEntry(b []byte, e Entry, start int64) {
+	binary.LittleEndian.PutUint64(b, e.Hash)
+	put48(b[8:], e.Address-start)
+	put48(b[14:], clampTime(e.Time))
 }
 
-func getEntry(b []byte, start int64) entry {
+func getEntry(b []byte, start int64) Entry {
 	_ = b[entryBytes-1]
-	return entry{hash: binary.LittleEndian.Uint64(b), address: start + get48(b[8:]), time: get48(b[14:])}
+	return Entry{Hash: binary.LittleEndian.Uint64(b), Address: start + get48(b[8:]), Time: get48(b[14:])}
 }
 
 func put48(b []byte, v int64) {

@@ -170,7 +170,7 @@ func (r *run) find(hash uint64, fn func(address, time int64) bool) error {
 		i := sort.Search(n, func(i int) bool { return binary.LittleEndian.Uint64(p[i*entryBytes:]) >= hash })
 		for ; i < n; i++ {
 			e := getEntry(p[i*entryBytes:], r.start)
-			if e.hash != hash || !fn(e.address, e.time) {
+			if e.Hash != hash || !fn(e.Address, e.Time) {
 				return nil
 			}
 		}
@@ -188,7 +188,7 @@ type scan struct {
 	page int64 // next entry page to read
 	n    int   // entries in buf
 	at   int   // the next one
-	e    entry
+	e    Entry
 }
 
 // next moves to the next entry; ok is false behind the last.

@@ -86,24 +86,24 @@ func newWriter(f vfs.File, start, end, most int64) *writer {
 	return w
 }
 
-func (w *writer) add(e entry) error {
+func (w *writer) add(e Entry) error {
 	if w.h.entries%pageEntries == 0 {
 		if _, err := w.body.fresh(); err != nil {
 			return err
 		}
-		w.fence = append(w.fence, e.hash)
+		w.fence = append(w.fence, e.Hash)
 		w.inBody = 0
 	}
 	putEntry(w.body.last()[w.inBody*entryBytes:], e, w.h.start)
 	w.inBody++
 	w.h.entries++
-	t := clampTime(e.time)
+	t := clampTime(e.Time)
 	w.h.minTime, w.h.maxTime = min(w.h.minTime, t), max(w.h.maxTime, t)
-	b := block(e.hash, w.h.blocks)
+	b := block(e.Hash, w.h.blocks)
 	if err := w.bloomTo(b / pageBlocks); err != nil {
 		return err
 	}
-	setBits(w.bloom.last()[b%pageBlocks*blockBytes:][:blockBytes], e.hash)
+	setBits(w.bloom.last()[b%pageBlocks*blockBytes:][:blockBytes], e.Hash)
 	return nil
 }
 
