@@ -2,24 +2,100 @@ package store
 
 import (
 	"context"
+	"slices"
 
+	"github.com/fusionmq/fusionmq/store/record"
+	"github.com/fusionmq/fusionmq/store/rocketmq"
 	"github.com/fusionmq/fusionmq/store/state"
 )
+
+// adoptBatch is how many messages one record of a take-over holds.
+const adoptBatch = 8 << 10
 
 // adopt takes over what waits in a directory that another broker wrote. The log alone does not say what of it is still open: that
 // broker kept the ends of delays beside the log, and those of transactions in records of its own. So everything that a replay has found
 // is dropped, and what is open is held by name. It is done before anything can be published; the mark says so until it is durable.
 func (s *Store) adopt() error {
-	at, err := s.Operate([]state.Op{{Kind: state.OpAdopt}})
-	if err == nil {
-		err = s.WaitApplied(context.Background(), at)
+	ops, err := s.openElsewhere()
+	if err != nil {
+		return err
 	}
-	if err == nil {
+	held := len(ops) - 1
+	if n := s.StateStats(); held == 0 && n.Halves == 0 && n.Delays == 0 {
+		s.adopting = false
+		return s.markFormat() // nothing waits, and nothing seems to
+	}
+	at := int64(0)
+	for batch := range slices.Chunk(ops, adoptBatch) {
+		if at, err = s.Operate(batch); err != nil {
+			return err
+		}
+	}
+	if err = s.WaitApplied(context.Background(), at); err == nil {
 		err = s.log.Sync()
 	}
 	if err != nil {
 		return err
 	}
+	s.event(levelInfo, "open transactions and delays of the Apache broker are taken over", "messages", held)
 	s.adopting = false
 	return s.markFormat()
+}
+
+// openElsewhere are the operations that make of what the replay has found what the other broker's files say is open.
+func (s *Store) openElsewhere() ([]state.Op, error) {
+	progress, err := rocketmq.ReadProgress(s.o.FS, s.o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	open := rocketmq.NewOpen(progress)
+	levels := map[int]*rocketmq.Queue{}
+	open.Due = func(level int, offset int64) (int64, bool) {
+		q, ok := levels[level]
+		if !ok {
+			// A queue that cannot be read is no reason to stop: the levels have their usual delays then.
+			if q, err = rocketmq.OpenQueue(s.o.FS, s.o.Dir, rocketmq.ScheduleTopic, int32(level-1)); err != nil {
+				s.event(levelWarn, "consume queue of a delay level cannot be used", "level", level, "err", err)
+				q = nil
+			}
+			levels[level] = q
+		}
+		if q == nil {
+			return 0, false
+		}
+		e, ok, err := q.Entry(offset)
+		if err != nil || !ok {
+			return 0, false
+		}
+		due, ok, err := q.Tags(e)
+		return due, ok && err == nil && due > 0
+	}
+	err = s.log.Scan(s.log.Min(), s.log.Written(), func(v record.View) error {
+		open.Record(v)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	ops := []state.Op{{Kind: state.OpAdopt}}
+	hold := func(m *rocketmq.Message, kind state.HoldKind, due int64, attempt int32) {
+		if m.RealTopic == "" || len(m.RealTopic) > record.MaxTopicBytes {
+			s.event(levelError, "message that waits names no topic and is not taken over", "position", m.Position)
+			return
+		}
+		ops = append(ops, state.Op{Kind: state.OpHold, Topic: m.RealTopic, First: m.Position, Position: m.Position, Size: m.Size, Due: max(due, 0), Attempt: attempt, Level: int32(kind)})
+	}
+	for _, h := range open.Halves() {
+		if h.CommittedAt < 0 { // otherwise the message is in its queue, and only the mark of it was lost
+			hold(&h.Message, state.HoldHalf, h.StoreTime+firstCheck, h.Checks)
+		}
+	}
+	for _, d := range open.Delays() {
+		kind := state.HoldTimer
+		if d.Level > 0 {
+			kind = state.HoldDelay
+		}
+		hold(&d.Message, kind, d.Due, 0)
+	}
+	return ops, nil
 }

@@ -29,6 +29,7 @@ const (
 	PropRealQueue     = "REAL_QID"
 	PropProducerGroup = "PGROUP"
 	PropDelay         = "DELAY"
+	PropChecks        = "TRANSACTION_CHECK_TIMES"
 	PropTimerOut      = "TIMER_OUT_MS"
 	PropTimerDelete   = "TIMER_DEL_UNIQKEY"
 	PropLight         = "INNER_MULTI_DISPATCH"

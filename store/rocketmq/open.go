@@ -3,6 +3,7 @@ package rocketmq
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ type Message struct {
 	RealTopic   string // that it is for
 	RealQueue   int32
 	UniqueKey   string
+	StoreTime   int64 // milliseconds since 1970
 }
 
 // Half is a transaction that nobody had decided.
@@ -27,6 +29,7 @@ type Half struct {
 	// CommittedAt is the position of the record that a commit has put into the topic although no mark says so, -1 when there is
 	// none: marks are written late, and a broker that was killed has lost some. Such a half was decided.
 	CommittedAt int64
+	Checks      int32 // how often the producers were asked
 }
 
 // Delay is a message that waits for its time.
@@ -71,7 +74,7 @@ func (o *Open) Record(v record.View) {
 	case HalfTopic:
 		if v.QueueID() == 0 && v.QueueOffset() >= o.p.Half {
 			group, _ := v.Property(PropProducerGroup)
-			h := &Half{Message: message(v), ProducerGroup: string(group), CommittedAt: -1}
+			h := &Half{Message: message(v), ProducerGroup: string(group), CommittedAt: -1, Checks: int32(min(max(number(v, PropChecks), 0), math.MaxInt32))}
 			o.halves[h.QueueOffset], o.byPos[h.Position] = h, h
 		}
 	case OpTopic:
@@ -141,7 +144,7 @@ func message(v record.View) Message {
 	key, _ := v.Property(record.PropUniqKey)
 	return Message{
 		Position: v.PhysicalOffset(), Size: v.Size(), QueueOffset: v.QueueOffset(),
-		RealTopic: string(topic), RealQueue: int32(number(v, PropRealQueue)), UniqueKey: string(key),
+		RealTopic: string(topic), RealQueue: int32(number(v, PropRealQueue)), UniqueKey: string(key), StoreTime: v.StoreTime(),
 	}
 }
 
