@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fusionmq/fusionmq/integration/internal/proc"
-	"github.com/fusionmq/fusionmq/integration/internal/push"
 	"github.com/fusionmq/fusionmq/integration/internal/raw"
 )
 
@@ -19,10 +17,9 @@ const (
 	connections = 8
 	inFlight    = 2048  // unanswered on each connection
 	unanswered  = 1_000 // at the moment of the kill, at least
-	quiet       = 60 * time.Second
 )
 
-// sending is 8 pipelined connections that send the ledger's messages.
+// sending is 8 pipelined connections that send a load's messages.
 type sending struct {
 	senders []*raw.Sender
 	cut     atomic.Int64 // sends whose connection ended before an answer
@@ -32,13 +29,13 @@ type sending struct {
 }
 
 // send starts to send until total messages are acknowledged, stop is closed or the server is gone; rate bounds the messages a second, 0 is no bound.
-func send(t *testing.T, s *proc.Server, l *ledger, topic string, queues, total, rate int) *sending {
-	t.Helper()
+func (l *load) send(total, rate int) *sending {
+	l.t.Helper()
 	x := &sending{stop: make(chan struct{})}
 	for range connections {
-		sender, err := raw.NewSender(s.Addr["broker"], "crash")
+		sender, err := raw.NewSender(l.s.Addr["broker"], "crash")
 		if err != nil {
-			t.Fatalf("seed %d: %v", l.seed, err)
+			l.t.Fatalf("seed %d: %v", l.seed, err)
 		}
 		x.senders = append(x.senders, sender)
 	}
@@ -67,7 +64,7 @@ func send(t *testing.T, s *proc.Server, l *ledger, topic string, queues, total, 
 					return
 				}
 				n, body := l.next()
-				sender.Go(topic, n%queues, body, func(at raw.Sent, err error) {
+				sender.Go(l.topic, n%l.queues, body, func(at raw.Sent, err error) {
 					switch {
 					case errors.Is(err, raw.ErrClosed):
 						x.cut.Add(1)
@@ -115,41 +112,17 @@ func killOnce(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	queues := 1 + r.IntN(8)
 	killAt := messages/5 + r.IntN(messages*3/5)
-	topic, group := "Crash", "S-crash"
-	l := newLedger(seed)
-	dir := t.TempDir()
+	l := newLoad(t, seed, "Crash", queues)
+	l.serve()
+	sub := l.subscribe()
 
-	s, err := proc.Start(programs.Server, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		s.Kill()
-		if t.Failed() {
-			t.Logf("output of the server:\n%s", s.Output())
-		}
-	}()
-	c, err := raw.Dial(s.Addr["broker"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = raw.CreateTopic(c, topic, queues)
-	c.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sub, err := push.Subscribe(s.Addr["notify"], group, topic, l.handle)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	first := send(t, s, l, topic, queues, 10*messages, 0) // the kill ends it
+	first := l.send(10*messages, 0) // the kill ends it
 	// Answers that are on their way still arrive after the kill, so more than the least number must wait.
 	if !l.wait(quiet, func() bool { return l.acked >= killAt && first.waiting() >= 8*unanswered }) {
 		_, acked, _, _ := l.counts()
 		t.Fatalf("seed %d: no answer for %s, %d acknowledged, %d waiting", seed, quiet, acked, first.waiting())
 	}
-	s.Kill()
+	l.s.Kill()
 	first.end(t)
 	sub.Close()
 	_, acked, pushed, _ := l.counts()
@@ -159,21 +132,12 @@ func killOnce(t *testing.T, seed uint64) {
 	}
 
 	began := time.Now()
-	if s, err = proc.Start(programs.Server, dir); err != nil {
-		t.Fatalf("seed %d: start after the kill: %v", seed, err)
-	}
+	l.serve()
 	t.Logf("seed %d: serves again after %s", seed, time.Since(began).Round(time.Millisecond))
-	l.verify(t, s.Addr["broker"], topic, queues)
-	sub, err = push.Subscribe(s.Addr["notify"], group, topic, l.handle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Close()
-	second := send(t, s, l, topic, queues, max(messages, acked+messages/10), 0) // the rest: the store goes on where it was
+	l.kept()
+	defer l.subscribe().Close()
+	second := l.send(max(messages, acked+messages/10), 0) // the rest: the store goes on where it was
 	second.end(t)
-	l.verify(t, s.Addr["broker"], topic, queues)
-	l.allPushed(t, quiet)
-	l.noneWrong(t)
-	sent, acked, pushed, again := l.counts()
-	t.Logf("seed %d: %d sent, %d acknowledged, %d reached the push group, %d repeats", seed, sent, acked, pushed, again)
+	l.kept()
+	l.settled()
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fusionmq/fusionmq/integration/internal/proc"
-	"github.com/fusionmq/fusionmq/integration/internal/push"
 	"github.com/fusionmq/fusionmq/integration/internal/raw"
 )
 
@@ -67,58 +66,31 @@ func TestSoakMixedLoadWithRestarts(t *testing.T) {
 	seed := rand.Uint64N(1_000_000)
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	const topic, group, queues = "Soak", "S-soak", 4
-	l := newLedger(seed)
-	dir := t.TempDir()
+	const queues = 4
+	l := newLoad(t, seed, "Soak", queues)
 	end := time.Now().Add(soakDuration(t))
-	pull := &pulling{l: l, next: make([]int64, queues)}
-	var s *proc.Server
-	defer func() {
-		if s != nil {
-			s.Kill()
-			if t.Failed() {
-				t.Logf("output of the server:\n%s", s.Output())
-			}
-		}
-	}()
+	pull := &pulling{l: l.ledger, next: make([]int64, queues)}
 	for round := 0; time.Now().Before(end); round++ {
-		var err error
-		if s, err = proc.Start(programs.Server, dir); err != nil {
-			t.Fatalf("seed %d round %d: %v", seed, round, err)
-		}
-		if round == 0 {
-			c, err := raw.Dial(s.Addr["broker"])
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = raw.CreateTopic(c, topic, queues)
-			c.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		sub, err := push.Subscribe(s.Addr["notify"], group, topic, l.handle)
-		if err != nil {
-			t.Fatalf("seed %d round %d: %v", seed, round, err)
-		}
+		l.serve()
+		sub := l.subscribe()
 		span := min(time.Duration(1+r.IntN(8))*time.Second, max(time.Until(end), time.Second))
 		sent, _, _, _ := l.counts()
-		endPull, err := pull.start(s, topic)
+		endPull, err := pull.start(l.s, l.topic)
 		if err != nil {
 			t.Fatalf("seed %d round %d: %v", seed, round, err)
 		}
-		x := send(t, s, l, topic, queues, 100*messages, soakRate)
+		x := l.send(100*messages, soakRate)
 		timer := time.NewTimer(span)
 		<-timer.C
-		usage, err := s.Usage()
+		usage, err := l.s.Usage()
 		if err != nil {
-			t.Fatalf("seed %d round %d: the server is gone: %v\n%s", seed, round, err, s.Output())
+			t.Fatalf("seed %d round %d: the server is gone: %v\n%s", seed, round, err, l.s.Output())
 		}
 		if r.IntN(2) == 0 {
-			s.Kill() // under the sends
+			l.s.Kill() // under the sends
 		}
 		close(x.stop)
-		if code, took, err := s.Stop(10 * time.Second); code > 0 || err != nil { // -1: killed
+		if code, took, err := l.s.Stop(10 * time.Second); code > 0 || err != nil { // -1: killed
 			t.Fatalf("seed %d round %d: SIGTERM: exit %d after %s, %v", seed, round, code, took, err)
 		}
 		x.end(t)
@@ -128,21 +100,13 @@ func TestSoakMixedLoadWithRestarts(t *testing.T) {
 		t.Logf("round %d: %s, %d sent, in all %d acknowledged, %d pushed, %d repeats, %d pulled, %d MiB anonymous memory",
 			round, span.Round(time.Second), now-sent, acked, pushed, again, pull.got.Load(), usage.Anonymous>>20)
 	}
-	var err error
-	if s, err = proc.Start(programs.Server, dir); err != nil {
-		t.Fatal(err)
-	}
-	l.verify(t, s.Addr["broker"], topic, queues)
-	endPull, err := pull.start(s, topic)
+	l.serve()
+	l.kept()
+	endPull, err := pull.start(l.s, l.topic)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub, err := push.Subscribe(s.Addr["notify"], group, topic, l.handle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Close()
-	l.allPushed(t, quiet)
+	defer l.subscribe().Close()
 	_, acked, _, _ := l.counts()
 	for limit := time.Now().Add(quiet); pull.got.Load() < int64(acked); time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
@@ -151,7 +115,5 @@ func TestSoakMixedLoadWithRestarts(t *testing.T) {
 		}
 	}
 	endPull()
-	l.noneWrong(t)
-	sent, acked, pushed, again := l.counts()
-	t.Logf("seed %d: %d sent, %d acknowledged, %d reached the push group, %d repeats", seed, sent, acked, pushed, again)
+	l.settled()
 }
