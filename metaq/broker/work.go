@@ -45,7 +45,7 @@ func (b *Broker) serve(burst *server.Burst) {
 			w.append()
 			w.other(r)
 		}
-		if !burst.Continue() {
+		if !burst.Continue() && burst.Cut() { // one that is gone may have stored its offsets as the last thing it did
 			break
 		}
 	}

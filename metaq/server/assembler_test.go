@@ -150,6 +150,45 @@ func TestBytesThatArriveWhileAFrameIsCutBelongToTheirFrame(t *testing.T) {
 	}
 }
 
+// A consumer stores its offsets one-way and closes; an answer that cannot be written to it any more must not cost them.
+func TestWhatAClientSentBeforeItWentIsHandled(t *testing.T) {
+	for _, max := range []int{1, 256} { // in bursts of their own, and in one
+		var handled []int32
+		c, l := testConn(func(b *Burst) {
+			for i := range b.Requests {
+				handled = append(handled, b.Requests[i].Opaque)
+				b.Fail(&b.Requests[i], 0, strings.Repeat("x", 2*maxAnswerBuffer))
+				if !b.Continue() && b.Cut() {
+					return
+				}
+			}
+		})
+		c.srv.cfg.MaxBurst = max
+		l.err = io.ErrClosedPipe
+		src := &memory{append(append(reqFrame(1, "x"), reqFrame(2, "x")...), reqFrame(3, "x")...)}
+		if err := c.readable(src, anyMuch); err != nil {
+			t.Errorf("%d a burst: %v", max, err)
+		}
+		if len(handled) != 3 || !l.cut.Load() {
+			t.Errorf("%d a burst: handled %v of 1 to 3, shut %v", max, handled, l.cut.Load())
+		}
+
+		handled = nil
+		c, _ = testConn(func(b *Burst) {
+			handled = append(handled, b.Requests[0].Opaque)
+			b.Conn.Close(ErrSlow)
+			if !b.Cut() {
+				t.Error("not cut off")
+			}
+		})
+		c.srv.cfg.MaxBurst = max
+		src = &memory{append(reqFrame(1, "x"), reqFrame(2, "x")...)}
+		if err := c.readable(src, anyMuch); !errors.Is(err, ErrSlow) || len(handled) != 1 {
+			t.Errorf("%d a burst, cut off by the server: %v, handled %v", max, err, handled)
+		}
+	}
+}
+
 func TestBytesThatArriveDuringALongBurstAreNewerThanIt(t *testing.T) {
 	begun := time.Now()
 	now, src := begun, &memory{reqFrame(1, "x")}

@@ -123,6 +123,10 @@ func (b *Burst) Continue() bool {
 	return b.Conn.reason.Load() == nil
 }
 
+// Cut reports whether the server cuts the connection off, so that nothing more of the burst is to be handled. A client that is gone is
+// not cut off, and what it sent before it went still counts.
+func (b *Burst) Cut() bool { return b.Conn.cut.Load() }
+
 // Hold takes r to be answered later through Conn.Send, or never. What it returns does not alias the frame.
 func (b *Burst) Hold(r *Request) remoting.ReplyTo {
 	r.handled = true
@@ -204,7 +208,7 @@ func (c *Conn) readable(src socket.Reader, most int) error {
 		if err != nil {
 			return err
 		}
-		if c.reason.Load() != nil {
+		if c.cut.Load() {
 			return *c.reason.Load()
 		}
 		if c.srv.stopping.Load() {

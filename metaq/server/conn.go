@@ -46,7 +46,10 @@ type Conn struct {
 	flushing atomic.Int64 // when the link began to wait for the peer's window, Now in nanoseconds; 0 when it does not
 	finished atomic.Int64 // when finish was called, Now in nanoseconds; 0 when it was not
 	reason   atomic.Pointer[error]
-	in       assembler // of the reading goroutine, except its atomics
+	// cut: the server ends it, and nothing of what has arrived is handled any more. reason is set before. A client that is gone is not
+	// cut off: what it sent before still counts, like the offsets that a consumer stores as the last thing it does.
+	cut atomic.Bool
+	in  assembler // of the reading goroutine, except its atomics
 
 	out struct {
 		sync.Mutex
@@ -98,9 +101,10 @@ func (c *Conn) Close(why error) {
 	c.fail(why)
 }
 
-// fail records the first reason and shuts the socket down; reports whether this call was the first.
+// fail cuts the connection off: it records the first reason and shuts the socket down. It reports whether this call was the first.
 func (c *Conn) fail(why error) bool {
 	first := c.reason.CompareAndSwap(nil, &why)
+	c.cut.Store(true)
 	c.link.Shut()
 	return first
 }
@@ -253,7 +257,9 @@ func (c *Conn) drain(block bool) {
 // written accounts for a batch and releases it.
 func (c *Conn) written(queue []*Output, size int, err error) {
 	if err != nil {
-		c.fail(fmt.Errorf("write: %w", err))
+		why := fmt.Errorf("write: %w", err)
+		c.reason.CompareAndSwap(nil, &why)
+		c.link.Shut()
 	} else {
 		c.active.Store(c.srv.cfg.Now().UnixNano())
 		c.srv.count.bytesOut.Add(int64(size))
