@@ -97,6 +97,9 @@ func (s *Store) snapshot(position int64, clean bool) checkpoint {
 func (s *Store) saveCheckpoint(c checkpoint) {
 	err := s.log.Sync()
 	if err == nil {
+		err = s.saveDurable(s.log.Synced())
+	}
+	if err == nil {
 		err = vfs.WriteFile(s.o.FS, s.path(ownDir, checkpointName), c.encode(), "")
 	}
 	if err != nil && !s.closed.Load() {

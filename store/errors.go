@@ -15,6 +15,8 @@ var (
 	ErrFailed = log.ErrFailed
 	// ErrNoSpace is in a Result while the disk is full; the text has the measured values (*log.NoSpaceError).
 	ErrNoSpace = vfs.ErrNoSpace
+	// ErrDamaged is returned for records in a part of the log that was on the disk once and is not valid any more (*log.DamageError).
+	ErrDamaged = log.ErrDamaged
 	// ErrTooLarge is in a Result for a record that fits no segment.
 	ErrTooLarge = log.ErrTooLarge
 

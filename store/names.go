@@ -15,6 +15,9 @@ const (
 	checkpointName = "checkpoint" // in ownDir
 )
 
+// SyncedName is the file in config/ that says how far the log was synced once.
+const SyncedName = "fusionmq.synced"
+
 func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.o.Dir}, parts...)...)
 }

@@ -64,8 +64,14 @@ func (s *Store) open() error {
 	if err != nil && !clean {
 		return err
 	}
+	known, err := s.loadDurable()
+	if err != nil {
+		return err
+	}
+	s.durable = known.encode()
 	s.log, err = log.Open(log.Options{
 		FS: s.o.FS, Dir: s.path(logDir), SegmentBytes: s.o.SegmentBytes, Unclean: !clean && marked, FlushInterval: s.o.FlushInterval,
+		Durable: known.synced,
 		Reserve: 2 * s.o.SegmentBytes, // all that is owed in one segment, and what is written beside it, may begin two
 		Now:     func() int64 { return s.o.Now().UnixMilli() },
 		Written: s.written, Synced: s.synced, Event: s.event,
@@ -73,6 +79,7 @@ func (s *Store) open() error {
 	if err != nil {
 		return err
 	}
+	s.log.SetDamaged(known.damaged)
 	if !marked {
 		if err := s.markFormat(); err != nil {
 			return err
@@ -165,6 +172,13 @@ func (s *Store) recover(clean bool) error {
 		}
 	}
 	s.log.SetTime(c.time)
+	if r.Damaged > 0 {
+		d := s.Damage()
+		s.event(levelError, "records that were on the disk are damaged, they are stepped over and left as they are", "found", r.Damaged, "ranges", fmt.Sprint(d.Ranges), "bytes", d.Bytes)
+	}
+	if err := s.saveDurable(r.End); err != nil { // before anything is appended: what the log has lost must not count as synced
+		return err
+	}
 	switch {
 	case r.Behind > 0:
 		s.event(levelError, "log ends at a damaged record, valid ones behind it are set aside and not served", "position", r.End, "reason", fmt.Sprint(r.Reason), "records", r.Behind, "files", r.Aside)
@@ -239,8 +253,19 @@ const drainEvery = 64 << 20
 // replay gives the index and, from stateFrom on, the state machine every record in [from, end).
 func (s *Store) replay(from, stateFrom, end int64) error {
 	resume, drained := s.index.Resume(), from
+	damaged := s.log.Damaged()
+	stepOver := func(below int64) {
+		for len(damaged) > 0 && damaged[0].From < below {
+			if damaged[0].From >= resume {
+				s.replayDamaged(damaged[0])
+			}
+			damaged = damaged[1:]
+		}
+	}
+	defer stepOver(end)
 	return s.log.Scan(from, end, func(v record.View) error {
 		pos := v.PhysicalOffset()
+		stepOver(pos)
 		if tx := v.TxType(); pos >= resume && tx != record.FlagTxPrepared && tx != record.FlagTxRollback {
 			if err := s.replayEntry(v); err != nil {
 				return err
@@ -279,7 +304,10 @@ func (s *Store) replayPut(topic string, id int32, offset int64, e queue.Entry) e
 	}
 	err := q.Put(offset, e, true)
 	var gap *queue.GapError
-	if errors.As(err, &gap) {
+	if errors.As(err, &gap) && s.fillGap(q, gap, e) == nil {
+		return nil
+	}
+	if gap != nil {
 		s.event(levelError, "record skips offsets of its queue and is in no queue", "position", e.Address, "err", err)
 		return nil
 	}
@@ -297,6 +325,9 @@ func (s *Store) shutdown() error {
 		s.index.Synced(end)
 		s.keys.Synced(end)
 		if err = s.index.Seal(end); err == nil {
+			err = s.saveDurable(end)
+		}
+		if err == nil {
 			err = vfs.WriteFile(s.o.FS, s.path(ownDir, checkpointName), s.snapshot(end, true).encode(), "")
 		}
 	}

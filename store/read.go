@@ -22,6 +22,10 @@ func (s *Store) Queue(topic string, id int32, create bool) *queue.Queue {
 // Record returns the record of an entry: the stored bytes, or for a view those with what the view changes. They are valid until
 // release is called and must not be written to.
 func (s *Store) Record(e queue.Entry) (b []byte, release func(), err error) {
+	if e.Size == 0 { // lost in a damaged part of the log, see fillGap
+		r, _ := s.log.DamageIn(e.Position, e.Position+1)
+		return nil, nil, &log.DamageError{Range: r}
+	}
 	if e.Position != e.Address {
 		if op, time, err := s.viewAt(e.Address); err == nil {
 			if b, err = s.shown(e.Address, &op, time, e.Position, e.Size); err == nil {

@@ -162,8 +162,8 @@ func TestFlippedBitsAreFound(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			m := vfs.NewMem()
 			for name, b := range files {
-				if strings.Contains(name, "/fusionmq/") {
-					continue // with a clean checkpoint nothing is read again
+				if strings.Contains(name, "/fusionmq/") || strings.HasSuffix(name, "/"+store.SyncedName) {
+					continue // with a clean checkpoint nothing is read again, and nothing says that it was ever synced
 				}
 				bs := []byte(b)
 				if strings.Contains(name, "0000000000") {
@@ -505,8 +505,10 @@ func TestLaw5SoundRecordsBehindADamagedOneAreKept(t *testing.T) {
 	if _, err := f.WriteAt([]byte("?"), bad); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Remove("/s/fusionmq/checkpoint"); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"/s/fusionmq/checkpoint", "/s/config/" + store.SyncedName} { // nothing says that it was ever synced
+		if err := m.Remove(name); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var told []any
 	o.Events = func(e store.Event) {

@@ -94,6 +94,7 @@ type Store struct {
 		*state.Machine // changed by the dispatcher alone
 	}
 	dispatch dispatcher
+	durable  []byte       // content of the file that saveDurable wrote last
 	appends  atomic.Int64 // messages appended by producers
 
 	adopting bool // another broker's directory, see adopt; of Open

@@ -36,6 +36,10 @@ func (c *checker) config() error {
 	if err != nil {
 		return err
 	}
+	if _, _, err := store.ReadSynced(c.FS, c.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.find(Damage, "config", filepath.Join(c.at.Config, store.SyncedName), -1, err.Error(),
+			"Nothing: the next start writes it anew. If it also finds a damaged record, it cannot tell that from the end of the log.")
+	}
 	for _, table := range []string{meta.TopicTable, meta.GroupTable, meta.OffsetTable} {
 		backup := filepath.Join(c.at.Config, table+".bak")
 		if !slices.Contains(names, table+".bak") {

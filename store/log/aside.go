@@ -61,7 +61,9 @@ func (l *Log) setAside(segs []*segment, r *Recovery) error {
 	return nil
 }
 
-var magics = [][]byte{binary.BigEndian.AppendUint32(nil, record.MagicV1), binary.BigEndian.AppendUint32(nil, record.MagicV2)}
+var magics = [][]byte{
+	binary.BigEndian.AppendUint32(nil, record.MagicV1), binary.BigEndian.AppendUint32(nil, record.MagicV2), binary.BigEndian.AppendUint32(nil, record.MagicBlank),
+}
 
 // count returns how many valid records there are from off on, wherever they begin, and where the last byte that is not
 // zero is behind off, plus one; off when there is none. Behind a log that ends as it should this reads next to nothing of the
@@ -130,7 +132,7 @@ func zeros(b []byte) int {
 	return len(b) - len(bytes.TrimRight(b[:n], "\x00"))
 }
 
-// candidate is where the first record in b could start: four bytes before a magic number. -1 when there is none.
+// candidate is where the first record or padding in b could start: four bytes before a magic number. -1 when there is none.
 func candidate(b []byte) int {
 	first := -1
 	if len(b) < 8 {

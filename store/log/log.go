@@ -18,6 +18,8 @@ type Options struct {
 	Unclean      bool   // the last stop was not clean, or another program wrote the directory
 	// Now is the store time in milliseconds since 1970. Store times never go back along the log, whatever Now does.
 	Now func() int64
+	// Durable is a position below which everything was synced once, as far as anybody wrote it down. A bad record below it does not end the log.
+	Durable int64
 	// Reserve is how many bytes of the disk stay free when a segment is made, for batches that may use them. Default 0.
 	Reserve int64
 	// FlushInterval is how often the log is synced when nobody waits for it. Default 500 ms.
@@ -83,6 +85,8 @@ type Log struct {
 	}
 	room sync.Cond // on mu: the writer took a gather, a segment was prepared (or not), the log failed or closed
 
+	damaged atomic.Pointer[[]Range] // ascending, apart; nil: none
+
 	doomed []int64 // bases of files that DeleteBelow has still to remove, oldest first; of its caller alone
 
 	batches sync.Pool     // of *Batch
@@ -138,6 +142,11 @@ func (l *Log) Failed() error {
 func (l *Log) Read(pos int64, n int) (b []byte, release func(), err error) {
 	if n < 0 || pos < l.min.Load() || pos+int64(n) > l.written.Load() {
 		return nil, nil, fmt.Errorf("%w: %d bytes at %d, the log is [%d, %d)", ErrRange, n, pos, l.min.Load(), l.written.Load())
+	}
+	if l.damaged.Load() != nil {
+		if r, bad := l.DamageIn(pos, pos+int64(n)); bad {
+			return nil, nil, &DamageError{r}
+		}
 	}
 	segs := *l.segs.Load()
 	if len(segs) == 0 {

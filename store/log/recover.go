@@ -132,6 +132,8 @@ type Recovery struct {
 	// files Aside.
 	Behind int
 	Aside  []string
+	// Damaged counts bad records that were found below Options.Durable and stepped over; see Log.Damaged.
+	Damaged int
 }
 
 // Limit is the highest position that a record could be at: where the last segment ends.
@@ -173,7 +175,14 @@ func (l *Log) Recover(from int64, trusted bool, visit func(v record.View) error)
 	if !trusted {
 		for i := last; i < len(segs); i++ {
 			last = i
-			full, err := l.verify(segs[i], &r, visit)
+			full, more, err := false, true, error(nil)
+			for more && err == nil {
+				if full, err = l.verify(segs[i], &r, visit); err == nil && !full {
+					full, more, err = l.stepOver(segs, i, &r)
+				} else {
+					more = false
+				}
+			}
 			if err != nil {
 				return r, err
 			}
@@ -216,9 +225,19 @@ func (l *Log) reopen(s *segment) (err error) {
 
 // verify reads a segment from r.End on and moves r.End over what is valid. It reports whether the segment is full.
 func (l *Log) verify(s *segment, r *Recovery, visit func(v record.View) error) (full bool, err error) {
+	if r.End >= s.base+s.size { // damage that is known reaches over it
+		return true, nil
+	}
 	c := scanner{s: s, off: r.End - s.base}
 	for {
 		pos := s.base + c.off
+		if bad, ok := l.DamageIn(pos, pos+1); ok { // known from earlier
+			if r.End = bad.To; bad.To >= s.base+s.size {
+				return true, nil
+			}
+			c.off = bad.To - s.base
+			continue
+		}
 		v, err := c.next()
 		switch {
 		case errors.Is(err, record.ErrBlank):

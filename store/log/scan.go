@@ -99,6 +99,14 @@ func (l *Log) scanSegment(s *segment, from, end int64, fn func(v record.View) er
 	c := scanner{s: s, off: from - s.base}
 	for s.base+c.off < end {
 		pos := s.base + c.off
+		if l.damaged.Load() != nil {
+			if bad, ok := l.DamageIn(pos, pos+1); ok {
+				if c.off = bad.To - s.base; c.off >= s.size {
+					return nil
+				}
+				continue
+			}
+		}
 		v, err := c.next()
 		if errors.Is(err, record.ErrBlank) {
 			return nil

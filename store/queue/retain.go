@@ -97,3 +97,16 @@ func (x *Index) Restore(b Bound, at int64) {
 	q.min.Store(b.Next)
 	q.visible.Store(b.Next)
 }
+
+// Newest is the address of the newest entry, visible or not; -1 when there never was one.
+func (q *Queue) Newest() int64 {
+	q.topic.mu.Lock()
+	defer q.topic.mu.Unlock()
+	switch {
+	case !q.known:
+		return -1
+	case q.tail != nil:
+		return q.block[q.fill-1].address
+	}
+	return q.last.Load()
+}
