@@ -95,10 +95,7 @@ func (s *Store) snapshot(position int64, clean bool) checkpoint {
 
 // saveCheckpoint writes c once the log below it is durable.
 func (s *Store) saveCheckpoint(c checkpoint) {
-	err := s.log.Sync()
-	if err == nil {
-		err = s.saveDurable(s.log.Synced())
-	}
+	err := s.syncLog()
 	if err == nil {
 		err = vfs.WriteFile(s.o.FS, s.path(ownDir, checkpointName), c.encode(), "")
 	}

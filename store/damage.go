@@ -98,6 +98,14 @@ func (s *Store) saveDurable(synced int64) error {
 	return nil
 }
 
+// syncLog syncs the log and writes down how far.
+func (s *Store) syncLog() error {
+	if err := s.log.Sync(); err != nil {
+		return err
+	}
+	return s.saveDurable(s.log.Synced())
+}
+
 // replayDamaged gives the index what can still be told of the records in a damaged range: those whose head is sound keep their queue offset.
 // Readers get an error for them.
 func (s *Store) replayDamaged(r log.Range) {

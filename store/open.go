@@ -322,12 +322,12 @@ func (s *Store) shutdown() error {
 	err = errors.Join(err, s.tables.offsets.Persist())
 	end := s.log.Told()
 	if err == nil {
+		err = s.saveDurable(end)
+	}
+	if err == nil {
 		s.index.Synced(end)
 		s.keys.Synced(end)
 		if err = s.index.Seal(end); err == nil {
-			err = s.saveDurable(end)
-		}
-		if err == nil {
 			err = vfs.WriteFile(s.o.FS, s.path(ownDir, checkpointName), s.snapshot(end, true).encode(), "")
 		}
 	}
