@@ -10,6 +10,7 @@ import (
 
 	"github.com/fusionmq/fusionmq/notify/exchange"
 	"github.com/fusionmq/fusionmq/store/check"
+	"github.com/fusionmq/fusionmq/store/export"
 	"github.com/fusionmq/fusionmq/store/repair"
 	"github.com/fusionmq/fusionmq/store/state"
 	"github.com/fusionmq/fusionmq/store/vfs"
@@ -17,7 +18,7 @@ import (
 
 // storeCommand works on the files of a store directory that no process has open.
 func (a *app) storeCommand() *cobra.Command {
-	c := a.section("store", "Check and repair a data directory that no server has open", a.storeCheck(), a.storeRepair())
+	c := a.section("store", "Check, repair and export a data directory that no server has open", a.storeCheck(), a.storeRepair(), a.storeExport())
 	c.Long = c.Short + ".\n\nThese commands read the files themselves: run them where the files are. They need no server and ignore --addr and --timeout."
 	return c
 }
@@ -159,6 +160,62 @@ func (a *app) printRepair(dir string, r *repair.Result, applied bool) {
 		return
 	}
 	fmt.Fprintln(a.Out, "done")
+}
+
+func (a *app) storeExport() *cobra.Command {
+	var o export.Options
+	cmd := &cobra.Command{
+		Use:   "export SRC DST",
+		Short: "Write a data directory as a plain RocketMQ store directory",
+		Long: "Write a data directory as a plain RocketMQ store directory, for the way back to an Apache broker. SRC is not changed; DST is made, or is\n" +
+			"empty. Queue offsets stay as they are. A push group goes on as a pull group at the first message that it is still owed.",
+		Example: "  fusionctl store export /var/lib/fusionmq /var/lib/rocketmq/store",
+		Args:    names("the data directory SRC", "the directory DST to write"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			bar := a.newProgress()
+			o.Src, o.Dst, o.Exchange, o.Progress = args[0], args[1], exchanges, bar.step
+			sum, err := export.Run(cmd.Context(), o)
+			bar.done()
+			switch {
+			case errors.Is(err, export.ErrNotEmpty):
+				return &hintError{err, "Name a directory that does not exist yet."}
+			case errors.Is(err, export.ErrForeign):
+				return &hintError{fmt.Errorf("%s: %w", args[0], err), "An Apache broker opens it as it is."}
+			case err != nil:
+				return inUse(args[0], err)
+			}
+			if a.output == "json" {
+				return a.printJSON(sum)
+			}
+			a.printExport(args[1], sum)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&o.KeyIndex, "key-index", false, "have the broker build its key index at its first start, for which it reads the whole log")
+	cmd.Flags().Int64Var(&o.QueueFileBytes, "queue-file-bytes", 0, "size of a consume queue file in bytes (default 6000000, as a broker's)")
+	return cmd
+}
+
+// printExport prints what was written for people, and how a broker has to be configured for it.
+func (a *app) printExport(dir string, s *export.Summary) {
+	fmt.Fprintf(a.Out, "%s: %s in %s with %s, positions %s to %s\n", clean(dir), one(int(s.Records), "record", "records"), one(s.Queues, "queue", "queues"),
+		one(int(s.Entries), "entry", "entries"), count(s.LogBegin), count(s.LogEnd))
+	if s.Halves+s.Delays > 0 {
+		fmt.Fprintf(a.Out, "waiting: %s, %s\n", one(s.Halves, "undecided transaction", "undecided transactions"), one(s.Delays, "delayed message", "delayed messages"))
+	}
+	if s.Timers > 0 {
+		fmt.Fprintf(a.Out, "%s of them with a time of its own: only brokers 5.x with timerWheelEnable deliver those\n", count(int64(s.Timers)))
+	}
+	if s.PushGroups > 0 {
+		fmt.Fprintf(a.Out, "push groups: offsets for %s; they get some messages again\n", one(s.PushGroups, "topic", "topics"))
+	}
+	if s.Moved {
+		fmt.Fprintln(a.Out, "positions in the log have changed: offset message ids of before are not valid there")
+	}
+	if s.Unreadable > 0 {
+		fmt.Fprintf(a.Out, "left out: %s that cannot be read\n", one(s.Unreadable, "message", "messages"))
+	}
+	fmt.Fprintf(a.Out, "broker.conf: storePathRootDir=%s mappedFileSizeCommitLog=%d mappedFileSizeConsumeQueue=%d\n", clean(dir), s.SegmentBytes, s.QueueFileBytes)
 }
 
 // inUse explains errors of the commands that work on files.

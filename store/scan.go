@@ -1,0 +1,18 @@
+package store
+
+import (
+	"github.com/fusionmq/fusionmq/store/record"
+	"github.com/fusionmq/fusionmq/store/state"
+)
+
+// Records calls fn for every record of the log from a position on, which is where one begins, in the order of the log; the views that
+// operate-queue records make are for ViewsOf. A view of a record is valid during the call. For tools.
+func (s *Store) Records(from int64, fn func(v record.View) error) error {
+	return s.log.Scan(max(from, s.log.Min()), s.log.Told(), fn)
+}
+
+// Preview returns the record that what waits would be if it were published now, with queue offset 0. For tools.
+func (s *Store) Preview(d state.Due) ([]byte, error) {
+	op := s.publisher.op(&d)
+	return s.shown(d.Address, &op, s.o.Now().UnixMilli(), 0, 0)
+}
