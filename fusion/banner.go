@@ -37,7 +37,7 @@ func (a *App) Summary() string {
 	fmt.Fprintf(&b, "  %-12s %s, %s of log, %s\n", "data", a.data, roughSize(bounds.Max-bounds.Min), flush)
 	fmt.Fprintf(&b, "  %-12s a message %s, broker connections %d, Notify connections %d, collector works harder from %s\n", "limits",
 		config.FormatSize(a.maxMessage), c.Broker.MaxConnections, c.Notify.MaxConnections, roughSize(a.opts.Limit))
-	if d := descriptorLimit(); d > 0 && d < int64(c.Broker.MaxConnections)+int64(c.Notify.MaxConnections)+otherDescriptors {
+	if d := descriptorLimit(); d > 0 && d < c.Broker.MaxConnections+c.Notify.MaxConnections+otherDescriptors {
 		fmt.Fprintf(&b, "  %-12s %d for this process, fewer than these connections need: raise ulimit -n or LimitNOFILE to have them all\n", "descriptors", d)
 	}
 	fmt.Fprintf(&b, "  %-12s none: everyone who reaches a port may do everything%s\n", "security", a.exposure())
