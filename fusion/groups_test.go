@@ -114,6 +114,79 @@ func TestGroupsOfBothFrontEnds(t *testing.T) {
 	}
 }
 
+// taker is a connection that takes everything and answers nothing.
+type taker struct{ got chan notify.Delivery }
+
+func (taker) Room() bool               { return true }
+func (k taker) Push(d notify.Delivery) { k.got <- d }
+func (taker) Kick()                    {}
+
+// TestGroupNamesAreOneNamespace: a group that pulls is not pushed to, and the other way round, whoever comes first.
+func TestGroupNamesAreOneNamespace(t *testing.T) {
+	a, _ := start(t, load(t, t.TempDir(), nil))
+	c := dial(t, a.Listeners()["broker"])
+	c.send("orders", "text")
+	beat := func(group string) (int32, string) {
+		t.Helper()
+		body, err := remoting.EncodeBody(remoting.HeartbeatData{ClientID: "client-1", ConsumerDataSet: []remoting.ConsumerData{{
+			GroupName: group, ConsumeType: "CONSUME_PASSIVELY", MessageModel: "CLUSTERING", SubscriptionDataSet: []remoting.SubscriptionData{{Topic: "orders", SubString: "*", SubVersion: 1}},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, _ := c.call(remoting.ReqHeartBeat, nil, body)
+		return h.Code, h.Remark
+	}
+	k := taker{make(chan notify.Delivery, 100)}
+	se, err := a.push.Open(k, netip.MustParseAddrPort("192.0.2.1:7"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer se.Close()
+	if err := se.Metadata([]string{"live", "X.a"}, false); err != nil {
+		t.Fatal(err)
+	}
+	binding := func(group string) *wire.Binding {
+		return &wire.Binding{Kind: wire.Fanout, Topic: "orders", Group: group, WaterMark: wire.DefaultWaterMark, Persistent: true}
+	}
+	if code, text := beat("live"); code != 0 {
+		t.Fatalf("heartbeat: code %d %s", code, text)
+	}
+	if err := se.Subscribe(binding("live")); err == nil || !strings.Contains(err.Error(), "RocketMQ consumers") {
+		t.Errorf("subscription of a group that pulls: %v", err)
+	}
+	if code, text := beat("live"); code != 0 {
+		t.Errorf("heartbeat after a refused subscription: code %d %s", code, text)
+	}
+
+	if err := se.Subscribe(binding("X.a")); err != nil {
+		t.Fatal(err)
+	}
+	c.send("orders", "text")
+	select {
+	case <-k.got:
+	case <-time.After(20 * time.Second):
+		t.Fatal("no delivery")
+	}
+	if err := se.Unsubscribe(binding("X.a")); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing is bound any more, and a message is unanswered.
+	if code, text := beat("X%2Ea"); code != 16 || !strings.Contains(text, `"X.a"`) {
+		t.Errorf("heartbeat of a push group's name: code %d %s, want 16", code, text)
+	}
+	var one httpapi.Group
+	get(t, a, "/api/v1/groups/X.a", &one)
+	if one.Mode != "push" || len(one.Members) != 1 || len(one.Topics) != 1 || one.Topics[0].Topic != "orders" || one.Lag < 1 {
+		t.Errorf("a group that is owed a message: %+v", one)
+	}
+	var p httpapi.GroupPage
+	get(t, a, "/api/v1/groups", &p)
+	if len(p.Groups) != 2 || p.Groups[0].Name != "X.a" || p.Groups[1].Name != "live" {
+		t.Errorf("groups %+v", p.Groups)
+	}
+}
+
 // TestLagMissesNothingOnItsWay: messages that move from a group's cursor into the memory of the service while an answer is made are in it.
 func TestLagMissesNothingOnItsWay(t *testing.T) {
 	a, _ := start(t, load(t, t.TempDir(), nil))

@@ -12,7 +12,7 @@ import (
 // pushes is what one answer needs about groups that are pushed to.
 type pushes struct {
 	names  []string            // sorted
-	topics map[string][]string // by group, sorted: what it has bindings on
+	topics map[string][]string // by group, sorted: where it has a binding or is still owed messages
 
 	// of the groups that follow was asked for
 	cursors map[string][]httpapi.GroupTopic
@@ -21,16 +21,18 @@ type pushes struct {
 	peers   map[string][]netip.AddrPort // connections, by group
 }
 
-// readPushes reads which groups have bindings, in one pass.
+// readPushes reads which groups have bindings or are owed messages, in one pass, and which have members that had some or bindings
+// that wait for a member.
 func (a *App) readPushes() pushes {
 	ps := pushes{topics: map[string][]string{}}
-	for _, b := range a.store.Bindings() { // ordered by topic
-		topics, known := ps.topics[b.Group]
-		if !known {
-			ps.names = append(ps.names, b.Group)
-		}
-		if !slices.Contains(topics, b.Topic) {
-			ps.topics[b.Group] = append(topics, b.Topic)
+	for _, g := range a.store.PushGroups() {
+		ps.names = append(ps.names, g.Name)
+		ps.topics[g.Name] = g.Topics
+	}
+	for _, g := range a.push.Groups() {
+		if !ps.has(g.Name) && (g.Parked > 0 || g.Members > 0 && len(g.Topics) > 0) {
+			ps.names = append(ps.names, g.Name)
+			ps.topics[g.Name] = nil
 		}
 	}
 	slices.Sort(ps.names)

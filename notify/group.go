@@ -20,6 +20,7 @@ type group struct {
 	streams map[string]*stream
 	parked  []parked // bindings that are not persistent, while no member is connected; appended to at the end only
 	gone    bool     // no longer in the service's table
+	naming  naming
 
 	unparking bool // the first of parked are being registered
 
@@ -130,7 +131,11 @@ func (g *group) wakeLocked(at int64) {
 
 // online brings a group up whose first member has come: its bindings and cursors are as the store says.
 func (s *Service) online(g *group) {
-	for _, topic := range s.exchange.Topics(g.name) {
+	topics := s.exchange.Topics(g.name)
+	if len(topics) > 0 {
+		g.keepName()
+	}
+	for _, topic := range topics {
 		s.refresh(g, topic)
 	}
 	g.mu.Lock()

@@ -25,6 +25,10 @@ type Options struct {
 	// TopicQueues is the number of queues of a topic that is made. Default 4, at most meta.MaxQueues.
 	TopicQueues int32
 
+	// MaxTopics is how many topics there may be when a send or a subscription makes one, MaxGroups how many groups of both front ends
+	// when a subscription makes one. Default 100,000 each.
+	MaxTopics, MaxGroups int
+
 	// FlushInterval is how long outcomes wait for others before they are written. Default 4 ms.
 	FlushInterval time.Duration
 	// MaxWaiting is how many messages may wait in all attached groups together; above it a group that has more than its
@@ -41,6 +45,12 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.TopicQueues == 0 {
 		o.TopicQueues = 4
+	}
+	if o.MaxTopics == 0 {
+		o.MaxTopics = 100_000
+	}
+	if o.MaxGroups == 0 {
+		o.MaxGroups = 100_000
 	}
 	if o.FlushInterval == 0 {
 		o.FlushInterval = 4 * time.Millisecond
@@ -74,6 +84,8 @@ type Store interface {
 	Retries(group string, after state.Retry, dst []state.Retry) int
 	RetryCount(group string) int
 	Waits(group string, address int64) bool
+	PushGroups() []state.PushGroup
+	HoldGroup(group string, limit int) error
+	ReleaseGroup(group string)
 	Topics() *meta.Topics
-	Groups() *meta.Groups
 }

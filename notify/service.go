@@ -10,7 +10,6 @@ import (
 
 	"github.com/fusionmq/fusionmq/notify/delivery"
 	"github.com/fusionmq/fusionmq/notify/exchange"
-	"github.com/fusionmq/fusionmq/notify/mapping"
 	"github.com/fusionmq/fusionmq/notify/wire"
 	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/state"
@@ -26,7 +25,6 @@ type Service struct {
 	log      *limitedLog
 	exchange *exchange.Exchange
 	ledger   *delivery.Ledger
-	names    mapping.Names
 	store    Store // set once by Start, before started is
 	maxBody  int   // bytes; set before Start
 
@@ -95,29 +93,26 @@ func (s *Service) Start(st Store) error {
 	s.store = st
 	var ops []state.Op
 	type key struct{ topic, group string }
-	seen := make(map[key]bool)
 	volatile := make(map[key][]state.Binding)
 	for _, b := range st.Bindings() {
-		if _, err := s.names.Claim(b.Group); err != nil {
-			return fmt.Errorf("binding of group %q on topic %s: %w", b.Group, b.Topic, err)
-		}
-		k := key{b.Topic, b.Group}
 		if b.Binding.Volatile {
+			k := key{b.Topic, b.Group}
 			volatile[k] = append(volatile[k], b.Binding)
 			ops = append(ops, state.Op{Kind: state.OpUnbind, Topic: b.Topic, Group: b.Group, Binding: b.Binding})
 		}
-		if seen[k] {
-			continue
-		}
-		seen[k] = true
-		if pos, ok := st.Cursor(b.Topic, b.Group); ok && pos.Attached {
-			ops = append(ops, state.Op{Kind: state.OpDetach, Topic: b.Topic, Group: b.Group})
+	}
+	for _, g := range st.PushGroups() { // also those whose bindings have ended
+		for _, topic := range g.Topics {
+			if pos, ok := st.Cursor(topic, g.Name); ok && pos.Attached {
+				ops = append(ops, state.Op{Kind: state.OpDetach, Topic: topic, Group: g.Name})
+			}
 		}
 	}
 	spans := make(map[key][]exchange.Span)
 	for k, bs := range volatile {
 		spans[k] = s.exchange.History(k.topic, k.group).Volatile()
 		g := s.group(k.group, true)
+		g.keepName() // while its bindings wait for a member
 		g.mu.Lock()
 		for _, b := range bs {
 			g.parked = append(g.parked, parked{k.topic, b})

@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"context"
 	"net/netip"
 	"slices"
 	"sync"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/fusionmq/fusionmq/notify/delivery"
 	"github.com/fusionmq/fusionmq/notify/exchange"
-	"github.com/fusionmq/fusionmq/notify/mapping"
 	"github.com/fusionmq/fusionmq/notify/wire"
 	"github.com/fusionmq/fusionmq/store/state"
 )
@@ -200,16 +198,22 @@ func (se *Session) leaveLocked(ms *membership) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.publisherLocked() && !g.gone {
-		g.gone = true
-		s.counters.keepCounts(g.d.Counts())
-		delete(s.mu.groups, g.name)
+		s.dropLocked(g)
 	}
+}
+
+// dropLocked takes a group out of the table. It is called with the locks of the table and of the group held.
+func (s *Service) dropLocked(g *group) {
+	g.gone = true
+	g.dropNameLocked()
+	s.counters.keepCounts(g.d.Counts())
+	delete(s.mu.groups, g.name)
 }
 
 // publisherLocked tells whether the group has no member and never had a subscription. One that was made a moment ago may not have
 // reached the group's streams, but the exchange knows it.
 func (g *group) publisherLocked() bool {
-	return g.d.Members() == 0 && len(g.streams) == 0 && len(g.parked) == 0 && !g.loading && len(g.s.exchange.Topics(g.name)) == 0
+	return g.d.Members() == 0 && len(g.streams) == 0 && len(g.parked) == 0 && !g.loading && !g.naming.held && len(g.s.exchange.Topics(g.name)) == 0
 }
 
 // Close ends the session: what it had not answered goes to other machines. It may be called more than once.
@@ -246,14 +250,12 @@ func (se *Session) Subscribe(b *wire.Binding) error {
 	if b.Shadow {
 		return refuse("shadow: this server does not serve shadow subscriptions")
 	}
-	if err := s.topicFor(b.Topic); err != nil {
+	g, err := se.hold(b.Group)
+	if err != nil {
 		return err
 	}
-	// A RocketMQ client that takes the name later must not shut out a group that has it.
-	if encoded := mapping.Group(b.Group); encoded != b.Group && s.names.Notify(encoded) != b.Group && s.store.Groups().Get(encoded) != nil {
-		return refuse("group %s: its name for RocketMQ clients, %s, already names another group", wire.Quote(b.Group), wire.Quote(encoded))
-	}
-	if _, err := s.names.Claim(b.Group); err != nil {
+	defer g.letGo()
+	if err := s.topicFor(b.Topic); err != nil {
 		return refusal(err)
 	}
 	h := s.exchange.History(b.Topic, b.Group)
@@ -264,7 +266,7 @@ func (se *Session) Subscribe(b *wire.Binding) error {
 		return refuse("group %s has %d bindings on topic %s; at most %d are allowed, ended ones that its cursor needs included",
 			wire.Quote(b.Group), h.Len(), b.Topic, exchange.MaxBindings)
 	}
-	return se.bind(state.Op{Kind: state.OpBind, Topic: b.Topic, Group: b.Group, Binding: sb})
+	return g.bind(state.Op{Kind: state.OpBind, Topic: b.Topic, Group: b.Group, Binding: sb})
 }
 
 // Unsubscribe removes a binding; messages from then on are not matched against it. What is owed already is delivered.
@@ -275,7 +277,8 @@ func (se *Session) Unsubscribe(b *wire.Binding) error {
 	sb := stateBinding(b)
 	for _, have := range se.s.exchange.History(b.Topic, b.Group).Live(nil) {
 		if have.Kind == sb.Kind && have.Expr == sb.Expr {
-			return se.bind(state.Op{Kind: state.OpUnbind, Topic: b.Topic, Group: b.Group, Binding: have})
+			_, err := se.s.change(state.Op{Kind: state.OpUnbind, Topic: b.Topic, Group: b.Group, Binding: have})
+			return err
 		}
 	}
 	return refuse("group %s has no %s binding %s on topic %s", wire.Quote(b.Group), b.Kind, wire.Quote(b.Expr), b.Topic)
@@ -286,21 +289,7 @@ func (se *Session) checkBinding(b *wire.Binding) error {
 		return refusal(err)
 	}
 	if !se.In(b.Group) {
-		return refuse("group %s is not in the metadata of this connection", wire.Quote(b.Group))
-	}
-	return nil
-}
-
-// bind writes a change of bindings and waits until it holds.
-func (se *Session) bind(op state.Op) error {
-	at, err := se.s.operate(op)
-	if err != nil {
-		return refusal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), wire.BindTimeout)
-	defer cancel()
-	if err := se.s.store.WaitApplied(ctx, at); err != nil {
-		return refusal(err)
+		return notMember(b.Group)
 	}
 	return nil
 }
@@ -325,7 +314,7 @@ func stateBinding(b *wire.Binding) state.Binding {
 func (se *Session) Credit(group string, messages uint32, bytes uint64) error {
 	ms := se.member(group)
 	if ms == nil {
-		return refuse("group %s is not in the metadata of this connection", wire.Quote(group))
+		return notMember(group)
 	}
 	ms.g.mu.Lock()
 	defer ms.g.mu.Unlock()

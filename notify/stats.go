@@ -49,6 +49,7 @@ type GroupStats struct {
 	Members             int
 	Waiting, Unanswered int
 	Retries             int // in the retry line, loaded ones included
+	Parked              int // bindings that are not persistent and wait for a member
 	Pushed, Acked       uint64
 	Failed, TimedOut    uint64
 	Topics              []TopicStats
@@ -101,7 +102,7 @@ func (s *Service) Groups() []GroupStats {
 		g.mu.Lock()
 		n := g.d.Counts()
 		gs := GroupStats{Name: g.name, Members: n.Members, Waiting: n.Waiting, Unanswered: n.Unanswered,
-			Pushed: n.Posted, Acked: n.Acked, Failed: n.Failed, TimedOut: n.TimedOut}
+			Pushed: n.Posted, Acked: n.Acked, Failed: n.Failed, TimedOut: n.TimedOut, Parked: len(g.parked)}
 		g.d.Streams(func(st *delivery.Stream) {
 			gs.Topics = append(gs.Topics, TopicStats{Topic: st.Topic, Mode: st.Mode().String(), Cursor: st.Position()})
 		})

@@ -36,14 +36,17 @@ func (s *Service) tickLoop() {
 		}
 		now := s.now()
 		wake := int64(delivery.Never)
-		sweep := now-swept >= keepGroup.Milliseconds() && s.allApplied()
+		applied := int64(-1)
+		if now-swept >= keepGroup.Milliseconds() {
+			applied = s.allApplied()
+		}
 		for _, g := range s.everyGroup() {
 			wake = min(wake, g.tick(now))
-			if sweep {
-				s.forget(g, now)
+			if applied >= 0 {
+				s.forget(g, now, applied)
 			}
 		}
-		if sweep {
+		if applied >= 0 {
 			swept = now
 		}
 		d := keepGroup
@@ -75,27 +78,31 @@ func (g *group) tick(now int64) (wake int64) {
 	return g.wakeAt
 }
 
-// allApplied writes every outcome and tells whether the store has applied them, so that what it says of a group is what the
-// group itself knows.
-func (s *Service) allApplied() bool {
+// allApplied writes every outcome and waits until the store has applied them, so that what it says of a group is what the
+// group itself knows. It returns the address of the last record, -1 when that has not worked.
+func (s *Service) allApplied() int64 {
 	s.commit.Lock()
 	defer s.commit.Unlock()
 	ops, _ := s.ledger.Ops(s.commit.pending, s.now(), true)
 	if _, err := s.writeLocked(ops); err != nil {
-		return false
+		return -1
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	return s.store.WaitApplied(ctx, s.commit.last) == nil
+	if s.store.WaitApplied(ctx, s.commit.last) != nil {
+		return -1
+	}
+	return s.commit.last
 }
 
-// forget drops a group that has had no member for a while and nothing to remember.
-func (s *Service) forget(g *group, now int64) {
+// forget drops a group that has had no member for a while and nothing to remember. What was written up to address applied has been
+// applied.
+func (s *Service) forget(g *group, now, applied int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.d.Members() > 0 || len(g.parked) > 0 || g.loading || now-g.leftAt < keepGroup.Milliseconds() {
+	if g.d.Members() > 0 || len(g.parked) > 0 || g.loading || g.naming.changes > 0 || g.naming.bound > applied || now-g.leftAt < keepGroup.Milliseconds() {
 		return
 	}
 	for _, st := range g.streams {
@@ -103,7 +110,5 @@ func (s *Service) forget(g *group, now int64) {
 			return
 		}
 	}
-	g.gone = true
-	s.counters.keepCounts(g.d.Counts())
-	delete(s.mu.groups, g.name)
+	s.dropLocked(g)
 }

@@ -105,6 +105,7 @@ func (s *Store) open() error {
 	if err := s.recover(clean); err != nil {
 		return err
 	}
+	s.openFaces()
 	s.tables.topics.OnChange(func(c *meta.Topic) { s.setTopic(c) })
 	if topicsLost || s.tables.topics.Len() == 0 {
 		if err := s.rebuildTopics(); err != nil {

@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fusionmq/fusionmq/store/faces"
 	"github.com/fusionmq/fusionmq/store/log"
 	"github.com/fusionmq/fusionmq/store/lookup"
 	"github.com/fusionmq/fusionmq/store/meta"
@@ -98,6 +99,8 @@ type Store struct {
 	appends  atomic.Int64 // messages appended by producers
 
 	adopting bool // another broker's directory, see adopt; of Open
+
+	faces *faces.Table // whose the group names are
 
 	closing sync.Mutex
 	closed  atomic.Bool

@@ -109,12 +109,18 @@ func updateGroup(c *call) error {
 	if err := remoting.DecodeBody("a SubscriptionGroupConfig", c.req.Body, &g); err != nil {
 		return err
 	}
-	groups := c.b.store.Groups()
-	defer c.b.creating.lock(g.Name)()
-	if n := groups.Len(); n >= c.b.cfg.MaxGroups && groups.Get(g.Name) == nil {
-		return refuse(remoting.RespSystemError, "subscription group [%s] not created: the broker has its limit of %d groups", clip(g.Name), n)
+	if err := meta.CheckGroup(g.Name); err != nil {
+		return err
 	}
-	if err := groups.Put(g); err != nil {
+	defer c.b.creating.lock(g.Name)()
+	fresh, err := c.b.claimGroup(g.Name)
+	if err != nil {
+		return err
+	}
+	if err := c.b.store.Groups().Put(g); err != nil {
+		if fresh {
+			c.b.store.UnclaimGroup(g.Name)
+		}
 		return err
 	}
 	return c.ok()

@@ -52,7 +52,6 @@ type Broker struct {
 	dir     string // of the store, for the figures of its disk
 	added   []byte // property text that every stored message gets
 	ids     *uniqueIDs
-	push    *pushGroups
 	members *membership.Registry
 	holds   *holds
 	works   sync.Pool // of *work
@@ -94,8 +93,7 @@ func New(cfg Config, s *store.Store, dir string) (*Broker, error) {
 	}
 	b := &Broker{
 		cfg: cfg, store: s, dir: dir, members: membership.New(), started: time.Now(), quit: make(chan struct{}),
-		ids:  newUniqueIDs(cfg.StoreHost.Addr(), os.Getpid(), time.Now),
-		push: newPushGroups(s.Bindings),
+		ids: newUniqueIDs(cfg.StoreHost.Addr(), os.Getpid(), time.Now),
 	}
 	b.added = record.AppendProperty(b.added, "CLUSTER", cfg.Cluster)
 	b.added = record.AppendProperty(b.added, "MSG_REGION", cfg.Region)
@@ -196,7 +194,6 @@ func (b *Broker) keepHouse() {
 			return
 		case now := <-scan.C:
 			b.expire(now)
-			b.push.refresh()
 		case <-register.C:
 			b.registerAll()
 		case now := <-rates.C:

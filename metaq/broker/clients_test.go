@@ -223,28 +223,80 @@ func TestHousekeepingLooksForSilentMembers(t *testing.T) {
 	}
 }
 
-// Group names are one namespace: a group that the push front end has bound cannot be a pull group.
+// Group names are one namespace: a group that the push front end has cannot be a pull group, nor can the name that it has here.
 func TestPushGroupsAreNotPullGroups(t *testing.T) {
 	e := start(t)
 	e.topic("T", 1)
-	at, err := e.store.Operate([]state.Op{{Kind: state.OpBind, Topic: "T", Group: "Push", Binding: state.Binding{Kind: state.BindFanout}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.store.WaitApplied(t.Context(), at); err != nil {
-		t.Fatal(err)
-	}
-	c := e.dial()
-	for what, r := range map[string]*reply{
-		"heartbeat": c.beat("c@1", "Push", false, sub("T", "*", 1)), "pull": c.pull(pullReq{group: "Push", topic: "T", sub: "*"}),
-		"offset": c.call(remoting.ReqUpdateConsumerOffset, nil, "consumerGroup", "Push", "topic", "T", "queueId", "0", "commitOffset", "1"),
+	for _, g := range []struct{ push, name, says string }{
+		{"Push", "Push", "a push group"}, {"X.a", "X%2Ea", `the push group "X.a"`},
 	} {
-		if r.Code != 16 || !strings.Contains(r.Remark, "push group") {
-			t.Errorf("%s: %v, want code 16", what, r)
+		if err := e.store.HoldGroup(g.push, 10); err != nil { // as the push front end does before it writes a binding
+			t.Fatal(err)
+		}
+		c := e.dial()
+		refused := func(when string) {
+			t.Helper()
+			for what, r := range map[string]*reply{
+				"heartbeat": c.beat("c@1", g.name, false, sub("T", "*", 1)), "pull": c.pull(pullReq{group: g.name, topic: "T", sub: "*"}),
+				"offset":    c.call(remoting.ReqUpdateConsumerOffset, nil, "consumerGroup", g.name, "topic", "T", "queueId", "0", "commitOffset", "1"),
+				"configure": c.call(remoting.ReqUpdateAndCreateSubscriptionGroup, []byte(`{"groupName":"`+g.name+`"}`)),
+				"ask":       c.call(remoting.ReqGetSubscriptionGroupConfig, nil, "group", g.name),
+			} {
+				if r.Code != 16 || !strings.Contains(r.Remark, g.says) {
+					t.Errorf("%s, %s of %s: %v, want code 16 and %q", when, what, g.name, r, g.says)
+				}
+			}
+			if e.store.Groups().Get(g.name) != nil || e.b.members.Group(g.name) != nil {
+				t.Errorf("%s: group %s was made all the same", when, g.name)
+			}
+		}
+		refused("while the name is held")
+		bind := state.Op{Kind: state.OpBind, Topic: "T", Group: g.push, Binding: state.Binding{Kind: state.BindFanout}}
+		operate := func(ops ...state.Op) int64 {
+			t.Helper()
+			at, err := e.store.Operate(ops)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.store.WaitApplied(t.Context(), at); err != nil {
+				t.Fatal(err)
+			}
+			return at
+		}
+		operate(bind)
+		e.store.ReleaseGroup(g.push)
+		refused("bound")
+		bind.Kind = state.OpUnbind
+		at := operate(bind)
+		refused("with a cursor that has not passed its last binding")
+		operate(state.Op{Kind: state.OpCursor, Topic: "T", Group: g.push, First: at})
+		if r := c.beat("c@1", g.name, false, sub("T", "*", 1)); r.Code != 0 {
+			t.Errorf("%s, which has nothing any more: %v", g.name, r)
+		}
+		if err := e.store.HoldGroup(g.push, 10); err == nil {
+			t.Errorf("%s has a pull group's name", g.push)
 		}
 	}
-	if e.store.Groups().Get("Push") != nil || e.b.members.Group("Push") != nil {
-		t.Error("the group was made all the same")
+}
+
+// A heartbeat takes a name for this front end at once, and keeps it.
+func TestPullGroupsAreNotPushGroups(t *testing.T) {
+	e := start(t)
+	e.topic("T", 1)
+	c := e.dial()
+	c.beat("c@1", "Live", false, sub("T", "*", 1))
+	c.ok(remoting.ReqUpdateAndCreateSubscriptionGroup, []byte(`{"groupName":"Y%2Ea"}`))
+	for _, push := range []string{"Live", "Y.a"} {
+		var taken *store.GroupTaken
+		if err := e.store.HoldGroup(push, 10); !errors.As(err, &taken) || taken.Group != "" {
+			t.Errorf("%s: %v, want that a pull group has it", push, err)
+		}
+	}
+	if r := c.call(remoting.ReqUpdateAndCreateSubscriptionGroup, []byte(`{"groupName":"N","retryQueueNums":-1}`)); r.Code != 29 {
+		t.Errorf("%v, want code 29", r)
+	}
+	if err := e.store.HoldGroup("N", 10); err != nil {
+		t.Errorf("a group that could not be made has taken its name: %v", err)
 	}
 }
 

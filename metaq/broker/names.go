@@ -1,10 +1,13 @@
 package broker
 
 import (
+	"errors"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
+	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/meta"
 )
 
@@ -151,39 +154,47 @@ func (b *Broker) putNewTopicLocked(c meta.Topic) (*meta.Topic, error) {
 }
 
 // group returns the configuration of a consumer group and makes it when groups are made by being used. It refuses a group
-// that cannot be there, and one that belongs to the push front end.
+// that cannot be there, and one whose name belongs to the push front end; the name belongs to this one from then on.
 func (b *Broker) group(name string) (*meta.Group, error) {
 	groups := b.store.Groups()
-	if g := groups.Get(name); g != nil {
-		if b.push.has(name) {
-			return nil, pushGroup(name)
+	g := groups.Get(name)
+	if g == nil {
+		if err := meta.CheckGroup(name); err != nil {
+			return nil, err
 		}
-		return g, nil
+		if b.cfg.NoAutoCreateGroups && !strings.HasPrefix(name, consumerGuard) {
+			return nil, refuse(remoting.RespSubscriptionGroupNotExist, "subscription group [%s] does not exist%s", name, faq)
+		}
+		defer b.creating.lock(name)()
+		g = groups.Get(name)
 	}
-	if err := meta.CheckGroup(name); err != nil {
+	if _, err := b.claimGroup(name); err != nil {
 		return nil, err
 	}
-	if b.cfg.NoAutoCreateGroups && !strings.HasPrefix(name, consumerGuard) {
-		return nil, refuse(remoting.RespSubscriptionGroupNotExist, "subscription group [%s] does not exist%s", name, faq)
-	}
-	defer b.creating.lock(name)()
-	if g := groups.Get(name); g != nil {
+	if g != nil {
 		return g, nil
 	}
-	b.push.refresh()
-	if b.push.has(name) {
-		return nil, pushGroup(name)
-	}
-	if n := groups.Len(); n >= b.cfg.MaxGroups {
-		return nil, refuse(remoting.RespSystemError, "subscription group [%s] not created: the broker has its limit of %d groups", name, n)
-	}
-	g := meta.DefaultGroup(strings.Clone(name))
-	if err := groups.Put(g); err != nil {
-		b.notKept(err, "group", g.Name)
-		return &g, nil
+	made := meta.DefaultGroup(strings.Clone(name))
+	if err := groups.Put(made); err != nil {
+		b.notKept(err, "group", made.Name)
+		return &made, nil
 	}
 	b.cfg.Log.Info("consumer group created", "group", name)
 	return groups.Get(name), nil
+}
+
+// claimGroup takes a group name for this front end. fresh tells that nobody had heard of it.
+func (b *Broker) claimGroup(name string) (fresh bool, err error) {
+	fresh, err = b.store.ClaimGroup(name, b.cfg.MaxGroups)
+	var taken *store.GroupTaken
+	var full *store.GroupsFull
+	switch {
+	case errors.As(err, &taken):
+		return false, pushGroup(taken.Name, taken.Group)
+	case errors.As(err, &full):
+		return false, refuse(remoting.RespSystemError, "subscription group [%s] not created: the broker has its limit of %d groups", name, full.Limit)
+	}
+	return fresh, err
 }
 
 // notKept reports what could not be written for a consumer that only reads. A full or read-only disk does not keep it from
@@ -194,6 +205,11 @@ func (b *Broker) notKept(err error, what, name string) {
 	}
 }
 
-func pushGroup(name string) error {
-	return refuse(remoting.RespNoPermission, "subscription group no permission, %s: it is a push group of the Notify front end; consume under another group name", name)
+// pushGroup refuses a group name that a push group has under its own name.
+func pushGroup(name, group string) error {
+	what := "it is a push group of the Notify front end"
+	if group != name {
+		what = "it is the name of the push group " + strconv.Quote(group) + " of the Notify front end"
+	}
+	return refuse(remoting.RespNoPermission, "subscription group no permission, %s: %s; consume under another group name", clip(name), what)
 }

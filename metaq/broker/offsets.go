@@ -95,14 +95,17 @@ func updateConsumerOffset(c *call) error {
 		return err
 	}
 	group := c.b.store.Groups().Get(name)
-	if group == nil || c.b.push.has(name) {
+	if group == nil {
 		if err := meta.CheckGroup(name); err != nil {
 			return err
 		}
-		if c.b.push.has(name) {
-			return pushGroup(name)
+		if owner, push := c.b.store.PushGroupOf(name); push {
+			return pushGroup(name, owner)
 		}
 		return refuse(remoting.RespSubscriptionGroupNotExist, "Group %s not exist!", name)
+	}
+	if _, err := c.b.claimGroup(name); err != nil {
+		return err
 	}
 	topic := c.b.store.Topics().Get(p.topic)
 	if topic == nil {

@@ -7,5 +7,5 @@
 // A Notify message survives both ways: every field of MessageHeader comes back or is one that the server sets itself.
 // No header of a Notify message can become a property that RocketMQ acts upon. A RocketMQ record is never changed.
 //
-// [Group] and [Names] do the same for group names.
+// [Group] does the same for group names.
 package mapping

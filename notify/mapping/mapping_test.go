@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fusionmq/fusionmq/notify/wire"
+	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/record"
 )
 
@@ -400,37 +401,11 @@ func TestGroupNames(t *testing.T) {
 	}
 }
 
-func TestGroupWhoseEncodedFormNamesAnotherIsRefused(t *testing.T) {
-	var n Names
-	if got, err := n.Claim("a%2Eb"); got != "a%2Eb" || err != nil {
-		t.Fatalf("Claim = %q, %v", got, err)
-	}
-	_, err := n.Claim("a.b")
-	var in *wire.InputError
-	if !errors.As(err, &in) || !strings.Contains(err.Error(), "a%2Eb") {
-		t.Fatalf("Claim(a.b) = %v, want an error that names the other group", err)
-	}
-	n.Release("a.b") // not its owner
-	if _, err := n.Claim("a.b"); err == nil {
-		t.Fatal("released by a group that did not have it")
-	}
-	n.Release("a%2Eb")
-	if got, err := n.Claim("a.b"); got != "a%2Eb" || err != nil {
-		t.Fatalf("Claim = %q, %v", got, err)
-	}
-	if got := n.Notify("a%2Eb"); got != "a.b" {
-		t.Errorf("Notify = %q", got)
-	}
-	if got := n.Notify("other"); got != "other" {
-		t.Errorf("Notify = %q", got)
-	}
-}
-
 func TestEncodedGroupsAreDistinct(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching(`[!-~]{1,64}`).Draw(t, "name")
 		enc := Group(name)
-		if !plainGroup(enc) || len(enc) > 3*len(name) {
+		if !meta.PlainGroup(enc) || len(enc) > 3*len(name) {
 			t.Fatalf("Group(%q) = %q", name, enc)
 		}
 		if back, ok := DecodeGroup(enc); enc != name && (!ok || back != name) {

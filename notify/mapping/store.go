@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/fusionmq/fusionmq/notify/wire"
+	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/record"
 )
 
@@ -107,7 +108,7 @@ func appendScalar(dst []byte, s *scalar, h *wire.MessageHeader) []byte {
 		}
 		return dst
 	case wire.FieldGroup:
-		if !plainGroup(h.Group) {
+		if !meta.PlainGroup(h.Group) {
 			dst = appendEntry(dst, "", s.name, h.Group)
 		}
 		return dst

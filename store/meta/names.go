@@ -70,12 +70,8 @@ func checkName(field, name string, limit int) error {
 	if name == "" || len(name) > limit {
 		return invalid(field, name, "1 to "+strconv.Itoa(limit)+" characters, not "+strconv.Itoa(len(name)))
 	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '%', c == '|', c == '_', c == '-':
-		default:
-			return invalid(field, name, "only characters of ^[%|a-zA-Z0-9_-]+$")
-		}
+	if !PlainGroup(name) {
+		return invalid(field, name, "only characters of ^[%|a-zA-Z0-9_-]+$")
 	}
 	return nil
 }

@@ -61,8 +61,14 @@ func TestPushGroups(t *testing.T) {
 	if d := gocmp.Diff([]string{"a", "b"}, m.Known()); d != "" {
 		t.Errorf("known (-want +got):\n%s", d)
 	}
-	if _, known := m.PushGroup("c"); known {
-		t.Error("c is known")
+	volatile := Binding{Kind: BindFanout, Volatile: true}
+	apply(Op{Kind: OpBind, Topic: "T", Group: "c", Binding: volatile})
+	is("c is bound", PushGroup{"c", []string{"T"}})
+	send("T")
+	apply(Op{Kind: OpUnbind, Topic: "T", Group: "c", Binding: volatile})
+	is("a binding that is not persistent leaves nothing")
+	if _, known := m.PushGroup("d"); known {
+		t.Error("d is known")
 	}
 }
 

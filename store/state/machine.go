@@ -380,10 +380,11 @@ func (m *Machine) unbind(at int64, op *Op) bool {
 	return true
 }
 
-// prune forgets bindings that have ended below everything that the group's cursor still has to read.
+// prune forgets bindings that have ended below everything that the group's cursor still has to read, and those that were not
+// persistent, which leave nothing for a cursor (ruling A40).
 func (m *Machine) prune(p *position) {
 	m.looked += len(p.ended)
-	p.ended = slices.DeleteFunc(p.ended, func(b *binding) bool { return b.until == b.since || p.next() >= b.until })
+	p.ended = slices.DeleteFunc(p.ended, func(b *binding) bool { return b.Volatile || b.until == b.since || p.next() >= b.until })
 	if len(p.ended) == 0 {
 		p.ended = nil
 	}
