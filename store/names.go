@@ -10,6 +10,7 @@ const (
 	lockName  = "lock"
 
 	ownDir         = "fusionmq"
+	bitsDir        = "bits"       // in ownDir
 	indexDir       = "index"      // in ownDir
 	keysDir        = "keys"       // in ownDir
 	checkpointName = "checkpoint" // in ownDir

@@ -31,6 +31,7 @@ func Open(o Options) (*Store, error) {
 	s.dispatch.init(s)
 	s.publisher.init(s)
 	s.clean.s = s
+	s.answers.s = s
 	began := time.Now()
 	if err := s.open(); err != nil {
 		err = fmt.Errorf("open store %s: %w", o.Dir, err)
@@ -196,6 +197,9 @@ func (s *Store) recover(clean bool) error {
 	if err != nil {
 		return err
 	}
+	if err := s.answers.open(s.log.Min(), r.End); err != nil {
+		return err
+	}
 	s.oq = s.ownTopic(OQTopic)
 	s.waits = waitTopics{s.ownTopic(HalfTopic), s.ownTopic(ScheduleTopic), s.ownTopic(TimerTopic)}
 	s.own = ownTopics{s.ownTopic(MovedTopic), s.ownTopic(StateTopic), s.ownTopic(ExpiryTopic)}
@@ -317,12 +321,14 @@ func (s *Store) replayPut(topic string, id int32, offset int64, e queue.Entry) e
 
 // shutdown brings everything to the disk and lets go of the directory. The abort file stays when that failed.
 func (s *Store) shutdown() error {
+	s.answers.halt()
 	err := s.log.Stop()
 	close(s.dispatch.stop)
 	s.dispatch.done.Wait()
 	err = errors.Join(err, s.tables.offsets.Persist())
 	end := s.log.Told()
 	if err == nil {
+		s.answers.save(end)
 		err = s.saveDurable(end)
 	}
 	if err == nil {

@@ -207,5 +207,5 @@ func (c *cleaner) delete(position int64, reason string) error {
 	s.raiseOffsets()
 	n, err := s.log.DeleteBelow(position)
 	c.segments.Add(int64(n))
-	return errors.Join(err, s.index.DropBelow(s.log.Min()), s.keys.DropBelow(s.log.Min()))
+	return errors.Join(err, s.index.DropBelow(s.log.Min()), s.keys.DropBelow(s.log.Min()), s.answers.table.DropBelow(s.log.Min()))
 }

@@ -84,6 +84,7 @@ type Store struct {
 	keys      *lookup.Index
 	tables    tables
 	topics    topicTable
+	answers   answers // of filters
 	oq        *topic
 	own       ownTopics
 	clean     cleaner
