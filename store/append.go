@@ -30,16 +30,34 @@ func (s *Store) Append(ms []Message, rs []Result) {
 	b := s.log.NewBatch()
 	done := 0
 	var t *topic // of the message before, which is often the same
+	var c *onceCall
 	for i := range ms {
 		m := &ms[i]
 		rs[i] = Result{}
 		if t == nil || t.name != m.Topic {
 			t = s.topic(m.Topic)
 		}
+		if m.Once || t != nil && t.once.Load() {
+			id, ok, err := onceOf(t, m)
+			if ok && err == nil {
+				if c == nil {
+					c = onceCalls.Get().(*onceCall)
+				}
+				err = s.claim(c, i, &id, t != nil && t.sync.Load())
+			}
+			if err != nil {
+				rs[i].Err = err
+				continue
+			}
+		}
 		if err := s.encode(b, t, m); err != nil {
 			rs[i].Err = err
 			continue
 		}
+		if c != nil {
+			b.Items[len(b.Items)-1].Memory = false // who repeats it must find it in the log
+		}
+		rs[i].Queue = m.Queue
 		rs[i].Size = b.Items[len(b.Items)-1].Size
 		if len(b.Buf) >= appendChunk {
 			s.appendBatch(b, rs[done:i+1])
@@ -49,6 +67,9 @@ func (s *Store) Append(ms []Message, rs []Result) {
 	}
 	s.appendBatch(b, rs[done:])
 	s.log.Free(b)
+	if c != nil {
+		s.finish(c, ms, rs)
+	}
 }
 
 // encode checks m, a message for t, and adds its record to the batch; t is nil when there is no such topic.
@@ -156,6 +177,7 @@ func (s *Store) written(parts []log.Part, end int64) {
 	for i := range parts {
 		items := parts[i].Items()
 		keys = keysOf(keys, &parts[i])
+		s.once.written(&parts[i])
 		views = views || len(parts[i].Batch.Views) > 0
 		for k := range items {
 			it := &items[k]

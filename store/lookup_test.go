@@ -176,9 +176,9 @@ func TestLaw1KeysAreAFunctionOfTheLog(t *testing.T) {
 			if tc.name == "damaged" {
 				damaged(t, m, "/s") // of what no query reads nobody notices
 			}
-			now := time.UnixMilli(1_700_000_000_000)
+			clock := newHandClock(1_700_000_000_000)
 			o := store.Options{
-				FS: m, Dir: "/s", SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Now: func() time.Time { return now },
+				FS: m, Dir: "/s", SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Now: clock.now,
 				Retention: store.Retention{Age: time.Hour, ViewWindow: time.Minute},
 			}
 			var want map[string][]int64
@@ -205,7 +205,7 @@ func TestLaw1KeysAreAFunctionOfTheLog(t *testing.T) {
 				for i := range 300 {
 					n := round*300 + i
 					sendKeyed(t, s, "A", fmt.Sprint("u", n), fmt.Sprint("k", n%40, " ", strings.Repeat("long ", 30)))
-					now = now.Add(10 * time.Second)
+					clock.ms.Add(10_000)
 				}
 				if round == 2 {
 					if n, err := s.Clean(); n == 0 || err != nil {
@@ -365,11 +365,11 @@ func TestKeysOfVectorDirectories(t *testing.T) {
 
 // Searches by time at every edge: before the first message, between two, at several of one time, behind the last, in an empty and in no queue.
 func TestOffsetByTime(t *testing.T) {
-	now := time.UnixMilli(10_000)
-	s := open(t, store.Options{FS: vfs.NewMem(), Dir: "/s", SegmentBytes: 64 << 10, Now: func() time.Time { return now }})
+	clock := newHandClock(10_000)
+	s := open(t, store.Options{FS: vfs.NewMem(), Dir: "/s", SegmentBytes: 64 << 10, Now: clock.now})
 	addTopic(t, s, "A", meta.Async)
 	for _, ms := range []int64{10_000, 20_000, 20_000, 20_000, 30_000} {
-		now = time.UnixMilli(ms)
+		clock.ms.Store(ms)
 		send(t, s, "A", 1, "x")
 	}
 	for _, tc := range []struct{ ms, lower, upper int64 }{

@@ -9,6 +9,7 @@ import (
 // processor's caches. Reading the log for it afterwards costs three times as much.
 type note struct {
 	keys   []noteKey // of items, ascending
+	once   []noteKey // of messages that are to be stored once
 	hashes []uint64  // scratch
 }
 
@@ -18,12 +19,14 @@ type noteKey struct {
 }
 
 // Reset empties the note; the log calls it with the batch's own.
-func (n *note) Reset() { n.keys = n.keys[:0] }
+func (n *note) Reset() { n.keys, n.once = n.keys[:0], n.once[:0] }
 
 // cut forgets an item and those behind it.
 func (n *note) cut(item int) {
-	for len(n.keys) > 0 && n.keys[len(n.keys)-1].item >= item {
-		n.keys = n.keys[:len(n.keys)-1]
+	for _, ks := range []*[]noteKey{&n.keys, &n.once} {
+		for i := len(*ks); i > 0 && (*ks)[i-1].item >= item; i-- {
+			*ks = (*ks)[:i-1]
+		}
 	}
 }
 
@@ -45,6 +48,14 @@ func (t *topic) noteKeys(b *log.Batch, props []byte) {
 	n.hashes = t.keys.Keys(n.hashes[:0], props)
 	for _, h := range n.hashes {
 		n.keys = append(n.keys, noteKey{len(b.Items) - 1, h})
+	}
+	if id, ok := lookup.Once(props); ok { // whoever sent it: it cannot be told from the record
+		n.once = append(n.once, noteKey{len(b.Items) - 1, lookup.Anywhere.Hash(id)})
+	}
+	if t.once.Load() {
+		if id := lookup.UniqueID(props); len(id) > 0 {
+			n.once = append(n.once, noteKey{len(b.Items) - 1, t.keys.Hash(id)})
+		}
 	}
 }
 

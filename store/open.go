@@ -221,6 +221,7 @@ func (s *Store) recover(clean bool) error {
 	if err := s.openKeys(r.End); err != nil {
 		return err
 	}
+	s.once.init(s.o.OnceWindow, s.o.OnceBytes, r.End, s.log.LastTime()+1)
 	d.oweWindow()
 	d.mu.end = r.End
 	d.pos.Store(r.End)

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fusionmq/fusionmq/store/dedup"
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/state"
 	"github.com/fusionmq/fusionmq/store/vfs"
@@ -28,6 +29,12 @@ type Options struct {
 
 	FlushInterval   time.Duration // how often the log is synced in the background. Default 500 ms, at least 1 ms
 	PersistInterval time.Duration // how often changed consumer offsets are written. Default 5 s, at least 1 ms
+
+	// OnceWindow is how long the id of a message that is to be stored once is remembered. Default 10 min, 1 s to 24 h. OnceBytes is about
+	// the memory for it, used from the first such message on; with more messages the key index is asked more often. Default 8 MiB, from 64
+	// KiB to 1 GiB.
+	OnceWindow time.Duration
+	OnceBytes  int
 
 	// CheckpointBytes is the most log, in bytes, that is read again after an unclean stop, but for what was not synced.
 	// Default 256 MiB, at least 64 KiB.
@@ -75,6 +82,12 @@ func (o Options) withDefaults() Options {
 	if o.PersistInterval == 0 {
 		o.PersistInterval = 5 * time.Second
 	}
+	if o.OnceWindow == 0 {
+		o.OnceWindow = 10 * time.Minute
+	}
+	if o.OnceBytes == 0 {
+		o.OnceBytes = 8 << 20
+	}
 	if o.CheckpointBytes == 0 {
 		o.CheckpointBytes = 256 << 20
 	}
@@ -94,6 +107,10 @@ func (o Options) validate() error {
 		return &FieldError{"FlushInterval in ns", int64(o.FlushInterval), "at least 1 ms"}
 	case o.PersistInterval < time.Millisecond:
 		return &FieldError{"PersistInterval in ns", int64(o.PersistInterval), "at least 1 ms"}
+	case o.OnceWindow < time.Second || o.OnceWindow > 24*time.Hour:
+		return &FieldError{"OnceWindow in ns", int64(o.OnceWindow), "1 s to 24 h"}
+	case o.OnceBytes < dedup.MinBytes || o.OnceBytes > dedup.MaxBytes:
+		return &FieldError{"OnceBytes", int64(o.OnceBytes), "65536 to 1073741824"}
 	case o.CheckpointBytes < minSegment:
 		return &FieldError{"CheckpointBytes", o.CheckpointBytes, "at least 65536"}
 	case len(o.DelayLevels) > 64:

@@ -54,6 +54,11 @@ type Message struct {
 	Body           []byte // stored as it is; 1..MaxBodyBytes
 	Properties     []byte // RocketMQ's text: name 0x01 value 0x02 ...; at most MaxPropertiesBytes
 
+	// Once: of messages with one id, whatever their topics, that are appended within Options.OnceWindow, the first that can be stored is, and the others
+	// have its Result. Properties begin with the id as UNIQ_KEY, 32 lower-case hex digits, and again as KEYS. A topic with the attribute
+	// meta.OnceAttribute asks for the same by topic and UNIQ_KEY.
+	Once bool
+
 	// At most one of these, the first that is set, makes the message wait; it is in no queue of its topic until then. Its Result has the
 	// address and the queue offset of where it waits.
 	Half       bool  // until EndHalves commits it
@@ -68,6 +73,8 @@ type Result struct {
 	Err         error
 	Address     int64
 	QueueOffset int64
+	Queue       int32 // that of the message, or of the one stored before it
+	Repeated    bool  // the message was stored by an earlier append, of which the other fields tell
 	StoreTime   int64 // milliseconds since 1970
 	Size        int32
 	Durability  meta.Durability // what was reached when Append returned; a message in one call with others may reach more than its topic asks for
@@ -96,7 +103,8 @@ type Store struct {
 		*state.Machine // changed by the dispatcher alone
 	}
 	dispatch dispatcher
-	durable  []byte       // content of the file that saveDurable wrote last
+	durable  []byte // content of the file that saveDurable wrote last
+	once     onceTable
 	appends  atomic.Int64 // messages appended by producers
 
 	adopting bool // another broker's directory, see adopt; of Open

@@ -20,6 +20,7 @@ type topic struct {
 
 	exists     atomic.Bool // it is in Topics, or the store's own
 	sync       atomic.Bool // it asks for Sync
+	once       atomic.Bool // its messages are to be stored once
 	memory     atomic.Bool // it asks for no more than Memory
 	interested atomic.Bool // some group is attached to it; stored by the dispatcher
 
@@ -71,6 +72,12 @@ func (s *Store) setTopic(c *meta.Topic) *topic {
 	d := c.Durability(s.o.Durability)
 	t.sync.Store(d == meta.Sync)
 	t.memory.Store(d == meta.Memory)
+	if once := c.Once(); once != t.once.Load() {
+		t.once.Store(once)
+		if once {
+			s.once.forget(s.log.Told(), s.o.Now().UnixMilli())
+		}
+	}
 	t.exists.Store(true)
 	return t
 }

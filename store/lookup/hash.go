@@ -95,6 +95,12 @@ func Has(props []byte, key string, unique bool) bool {
 	return found
 }
 
+// UniqueID is the unique id of a message, nil when it has none.
+func UniqueID(props []byte) []byte {
+	_, id := properties(props)
+	return id
+}
+
 func properties(props []byte) (keys, id []byte) {
 	for name, value := range record.Properties(props) {
 		switch string(name) {

@@ -74,6 +74,10 @@ func parseUntilConsumed(s string) (time.Duration, error) {
 	return d, nil
 }
 
+// OnceAttribute is the key of a topic's attributes that says, with the value true, that of messages with one unique id only the
+// first is stored.
+const OnceAttribute = "fusion.idempotent"
+
 // DataVersion orders versions of a table (RocketMQ's dataVersion): by StateVersion, then Counter, then Timestamp.
 type DataVersion struct {
 	Counter      int64 `json:"counter"`
@@ -114,6 +118,9 @@ func (t *Topic) Durability(def Durability) Durability {
 	}
 	return def
 }
+
+// Once tells whether messages with one unique id are stored once.
+func (t *Topic) Once() bool { return t.Attributes[OnceAttribute] == "true" }
 
 // topicFields are the known fields in the order in which they are written.
 type topicFields struct {
@@ -179,6 +186,9 @@ func (t *Topic) check() error {
 		if _, err := parseUntilConsumed(s); err != nil {
 			return err
 		}
+	}
+	if s, ok := t.Attributes[OnceAttribute]; ok && s != "true" && s != "false" {
+		return invalid(OnceAttribute, s, "true or false")
 	}
 	if err := checkAttributes(t.Attributes); err != nil {
 		return err
