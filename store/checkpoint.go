@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 
+	"github.com/fusionmq/fusionmq/store/runs"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
@@ -17,6 +18,8 @@ type checkpoint struct {
 	time     int64 // newest store time below position, milliseconds since 1970
 	clean    bool  // the log ended at position when the store was closed
 	state    []byte
+
+	pin *runs.Pin // what state names in files; nil when it was read
 }
 
 // The file, little-endian (docs/store-format.md):
@@ -90,16 +93,72 @@ func (s *Store) loadCheckpoint() (c checkpoint, ok bool, err error) {
 func (s *Store) snapshot(position int64, clean bool) checkpoint {
 	s.machine.RLock()
 	defer s.machine.RUnlock()
-	return checkpoint{position: position, time: s.log.LastTime(), clean: clean, state: s.machine.Save(nil)}
+	c := checkpoint{position: position, time: s.log.LastTime(), clean: clean}
+	c.state = s.machine.SaveWith(nil, func(dst []byte) []byte {
+		dst, c.pin = s.rows.Snapshot(dst)
+		return dst
+	})
+	return c
 }
 
 // saveCheckpoint writes c once the log below it is durable.
 func (s *Store) saveCheckpoint(c checkpoint) {
 	err := s.syncLog()
 	if err == nil {
-		err = vfs.WriteFile(s.o.FS, s.path(ownDir, checkpointName), c.encode(), "")
+		err = s.writeCheckpoint(c)
+	} else {
+		c.pin.Release()
 	}
 	if err != nil && !s.closed.Load() {
 		s.event(levelWarn, "checkpoint could not be written, a start after a crash reads more of the log", "position", c.position, "err", err)
 	}
+}
+
+// writeCheckpoint writes c, whose log is durable, when the files that it names are. The files of the one before may go then.
+func (s *Store) writeCheckpoint(c checkpoint) error {
+	err := c.pin.Sync()
+	if err == nil {
+		err = vfs.WriteFile(s.o.FS, s.path(ownDir, checkpointName), c.encode(), "")
+	}
+	if err != nil {
+		c.pin.Release() // the one that is there still counts
+		return err
+	}
+	s.rows.pin.Release()
+	s.rows.pin = c.pin
+	return nil
+}
+
+// rows are what waits: the table of the state machine.
+type rows struct {
+	*runs.Table
+	pin *runs.Pin // what the checkpoint on the disk needs
+}
+
+// openRows makes an empty table, instead of the one that is there.
+func (s *Store) openRows() error {
+	if err := s.closeRows(); err != nil {
+		return err
+	}
+	t, err := runs.Open(runs.Config{
+		FS: s.o.FS, Dir: s.path(ownDir, stateDir), TailRows: s.o.tailRows,
+		Failed: func(err error) { s.event(levelError, "file of what waits could not be used", "err", err) },
+	})
+	s.rows.Table = t
+	return err
+}
+
+func (r *rows) restore(b []byte) (err error) {
+	r.pin, err = r.Restore(b)
+	return err
+}
+
+func (s *Store) closeRows() error {
+	if s.rows.Table == nil {
+		return nil
+	}
+	err := s.rows.Close() // first: no file goes any more
+	s.rows.pin.Release()
+	s.rows.pin = nil
+	return err
 }

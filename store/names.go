@@ -13,6 +13,7 @@ const (
 	bitsDir        = "bits"       // in ownDir
 	indexDir       = "index"      // in ownDir
 	keysDir        = "keys"       // in ownDir
+	stateDir       = "state"      // in ownDir
 	checkpointName = "checkpoint" // in ownDir
 )
 

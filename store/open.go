@@ -154,7 +154,13 @@ func (s *Store) recover(clean bool) error {
 		s.event(levelWarn, "checkpoint does not fit the log, the whole log is read", "position", c.position, "log_begin", s.log.Min(), "log_limit", s.log.Limit())
 		c, ok = checkpoint{position: s.log.Min()}, false
 	}
+	if err := s.openRows(); err != nil {
+		return err
+	}
 	if s.machine.Machine, err = s.loadState(&c); err != nil {
+		return err
+	}
+	if err := s.rows.Clean(); err != nil {
 		return err
 	}
 	var restated restated
@@ -336,7 +342,7 @@ func (s *Store) shutdown() error {
 		s.index.Synced(end)
 		s.keys.Synced(end)
 		if err = s.index.Seal(end); err == nil {
-			err = vfs.WriteFile(s.o.FS, s.path(ownDir, checkpointName), s.snapshot(end, true).encode(), "")
+			err = s.writeCheckpoint(s.snapshot(end, true))
 		}
 	}
 	clean := err == nil
@@ -357,6 +363,7 @@ func (s *Store) closeFiles() error {
 	if s.index != nil {
 		err = errors.Join(err, s.index.Close())
 	}
+	err = errors.Join(err, s.closeRows())
 	if s.log != nil {
 		err = errors.Join(err, s.log.Close())
 	}

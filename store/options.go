@@ -44,6 +44,8 @@ type Options struct {
 	// 40 days. A message that waits takes the delay that its level has at a start.
 	DelayLevels []time.Duration
 
+	tailRows int // of the table of what waits, for tests. Default that of runs
+
 	Retention Retention // when segments of the log are deleted
 }
 

@@ -103,14 +103,17 @@ func (s *Store) StateStats() state.Stats {
 // loadState makes the machine of a checkpoint. One that cannot be used becomes one that says to read the whole log.
 func (s *Store) loadState(c *checkpoint) (*state.Machine, error) {
 	if c.state != nil {
-		m, err := state.Load(c.state, s.o.Exchange)
+		m, err := state.LoadWith(c.state, s.o.Exchange, s.rows.Table, s.rows.restore)
 		if err == nil {
 			return m, nil
+		}
+		if err := s.openRows(); err != nil { // an empty table
+			return nil, err
 		}
 		s.event(levelWarn, "push state of the checkpoint cannot be used, the whole log is read", "err", err)
 		*c = checkpoint{position: s.log.Min()}
 	}
-	return state.NewMachine(s.o.Exchange), nil
+	return state.NewMachineOn(s.o.Exchange, s.rows.Table), nil
 }
 
 // markOwed marks the topics that groups are attached to after a snapshot was loaded.

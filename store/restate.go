@@ -135,7 +135,7 @@ func (s *Store) loadRestated(r *restated, from int64) (int64, error) {
 	if r.state == nil {
 		return from, nil
 	}
-	m, err := state.Load(r.state, s.o.Exchange)
+	m, err := state.LoadOn(r.state, s.o.Exchange, s.rows.Table)
 	if err != nil {
 		// Its checksum was right, so a later version wrote it. To go on without would change what groups are owed.
 		return 0, fmt.Errorf("push state of before %d: %w", r.from, err)

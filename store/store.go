@@ -98,6 +98,7 @@ type Store struct {
 	waits     waitTopics
 	claims    claims
 	publisher publisher
+	rows      rows
 	machine   struct {
 		sync.RWMutex
 		*state.Machine // changed by the dispatcher alone

@@ -283,7 +283,7 @@ func (c *checker) checkpoint() (int64, error) {
 		c.find(View, "state", c.at.Checkpoint, -1, err.Error(), todoRepair)
 		return -1, nil
 	}
-	if _, err := state.Load(p.State, nil); err != nil {
+	if _, err := state.LoadWith(p.State, nil, state.NewTable(), func([]byte) error { return nil }); err != nil {
 		c.find(View, "state", c.at.Checkpoint, -1, err.Error(), todoRepair)
 	}
 	if !p.Clean {

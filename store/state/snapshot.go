@@ -25,8 +25,22 @@ type SnapshotError struct {
 
 func (e *SnapshotError) Error() string { return "state: snapshot: " + e.What }
 
-// Save appends the state to dst. Load makes an equal Machine of it.
-func (m *Machine) Save(dst []byte) []byte {
+// Forms of the table in a snapshot.
+const (
+	tableRows  = 0 // all of it
+	tableFiles = 1 // what the table needs to find it in files
+)
+
+// Save appends the state to dst, all of it. Load makes an equal Machine of it. Equal states that the same records have made have equal
+// bytes.
+func (m *Machine) Save(dst []byte) []byte { return m.save(dst, tableRows, m.table.Save) }
+
+// SaveWith is Save, but for the table, which is what table appends: LoadWith gives that to its restore.
+func (m *Machine) SaveWith(dst []byte, table func(dst []byte) []byte) []byte {
+	return m.save(dst, tableFiles, table)
+}
+
+func (m *Machine) save(dst []byte, form byte, table func(dst []byte) []byte) []byte {
 	e := saver{b: append(dst, snapshotMagic...)}
 	e.b = append(e.b, snapshotVersion)
 	e.int(m.at)
@@ -49,8 +63,9 @@ func (m *Machine) Save(dst []byte) []byte {
 	for _, n := range m.counts() {
 		e.uint(*n)
 	}
+	e.b = append(e.b, form)
 	at := len(e.b)
-	e.b = m.table.Save(append(e.b, 0, 0, 0, 0))
+	e.b = table(append(e.b, 0, 0, 0, 0))
 	binary.LittleEndian.PutUint32(e.b[at:], uint32(len(e.b)-at-4))
 	return binary.LittleEndian.AppendUint32(e.b, crc32.Checksum(e.b[len(dst):], castagnoli))
 }
@@ -132,9 +147,12 @@ func (e *saver) topic(t *topic, s *sets) {
 // Load is LoadOn with a table in memory.
 func Load(b []byte, x Exchange) (*Machine, error) { return LoadOn(b, x, new(memTable)) }
 
-// LoadOn makes a machine of what Save has written with a table of the same kind as t, which is empty, and tells the exchange of every binding in it, those that have ended too,
+// LoadOn makes a machine of what Save has written, with the rows in t, which is empty.
+func LoadOn(b []byte, x Exchange, t Table) (*Machine, error) { return LoadWith(b, x, t, nil) }
+
+// LoadWith makes a machine of what SaveWith or Save has written, with the rows in t, which is empty, and tells the exchange of every binding in it, those that have ended too,
 // with their own addresses and in their order. With an error the exchange was told nothing.
-func LoadOn(b []byte, x Exchange, t Table) (*Machine, error) {
+func LoadWith(b []byte, x Exchange, t Table, restore func([]byte) error) (*Machine, error) {
 	const head = len(snapshotMagic) + 1
 	if len(b) < head+4 || string(b[:len(snapshotMagic)]) != snapshotMagic {
 		return nil, &SnapshotError{What: "is none"}
@@ -146,7 +164,7 @@ func LoadOn(b []byte, x Exchange, t Table) (*Machine, error) {
 	if v := int(b[head-1]); v != snapshotVersion {
 		return nil, &SnapshotError{Version: v, What: fmt.Sprintf("version %d is not known", v)}
 	}
-	l := loader{decoder: decoder{b: body[head:], all: len(body)}, m: NewMachineOn(x, t)}
+	l := loader{decoder: decoder{b: body[head:], all: len(body)}, m: NewMachineOn(x, t), restore: restore}
 	l.machine()
 	if l.err == nil && len(l.b) > 0 {
 		l.fail(fmt.Sprintf("%d bytes behind the end", len(l.b)))
@@ -162,7 +180,8 @@ func LoadOn(b []byte, x Exchange, t Table) (*Machine, error) {
 
 type loader struct {
 	decoder
-	m *Machine
+	m       *Machine
+	restore func([]byte) error
 }
 
 func (l *loader) int32() int32 { return int32(l.uvarint(math.MaxInt32)) }
@@ -207,13 +226,19 @@ func (l *loader) machine() {
 }
 
 func (l *loader) table() {
+	load := l.m.table.Load
+	if form := l.byte(); form == tableFiles && l.restore != nil {
+		load = l.restore
+	} else if form != tableRows {
+		l.fail(fmt.Sprintf("table of form %d", form))
+	}
 	if l.err == nil && (len(l.b) < 4 || uint64(binary.LittleEndian.Uint32(l.b)) != uint64(len(l.b)-4)) {
 		l.fail("the table is cut off")
 	}
 	if l.err != nil {
 		return
 	}
-	if err := l.m.table.Load(l.b[4:]); err != nil {
+	if err := load(l.b[4:]); err != nil {
 		l.fail("table: " + err.Error())
 	}
 	l.b = nil

@@ -41,6 +41,9 @@ type memTable struct {
 
 const maxPiece = 128
 
+// NewTable makes a table in memory, for tools and tests.
+func NewTable() Table { return new(memTable) }
+
 // seek finds the first row at or above key: a piece and a place in it, which may be behind its end.
 func (m *memTable) seek(key *[KeyBytes]byte) (piece, i int) {
 	piece = sort.Search(len(m.pieces), func(i int) bool { return bytes.Compare(m.pieces[i][0].key[:], key[:]) > 0 })
