@@ -77,6 +77,7 @@ var numbers = []number{
 	counter("fusionmq_store_append_waits_total", "Appends that waited for the next segment or for room in the write buffer. A rise means that the disk is slower than the producers.",
 		func(r *reading) float64 { return float64(r.store.Log.Waits) }),
 
+	gauge("fusionmq_store_mapped_bytes", "Bytes of the log that are mapped for reading: the files that somebody has read in the last minutes, 64 at most.", func(r *reading) float64 { return float64(r.store.Mapped) }),
 	gauge("fusionmq_store_damaged_bytes", "Bytes of the log that were on the disk once and are no valid records any more. Any needs a look at the disk.", func(r *reading) float64 { return float64(r.app.store.Damage().Bytes) }),
 	gauge("fusionmq_store_disk_used_percent", "Share of the disk that is used, at the last look. Above store.disk-refuse messages are refused.", func(r *reading) float64 { return float64(r.cleaned.DiskUsed) }),
 	counter("fusionmq_store_deleted_segments_total", "Files of the log that were deleted.", func(r *reading) float64 { return float64(r.cleaned.Segments) }),

@@ -148,11 +148,15 @@ func (s *Store) SegmentBytes() int64 { return s.o.SegmentBytes }
 // Stats count since Open.
 type Stats struct {
 	Appends int64 // messages appended by producers
+	Mapped  int64 // bytes of the log that are mapped at the moment
 	Log     log.Stats
 }
 
 // Stats returns the counters.
-func (s *Store) Stats() Stats { return Stats{Appends: s.appends.Load(), Log: s.log.Stats()} }
+func (s *Store) Stats() Stats {
+	_, mapped := s.log.Mapped()
+	return Stats{Appends: s.appends.Load(), Mapped: mapped, Log: s.log.Stats()}
+}
 
 // Err says why the store takes no messages at the moment, nil when it does: ErrFailed or ErrNoSpace with the measured
 // values.

@@ -197,14 +197,15 @@ func (l *Log) ReadDamaged(pos, end int64) (b []byte, release func(), err error) 
 		if pos < s.base || pos >= s.base+s.size {
 			continue
 		}
-		if !s.ref() {
-			break
-		}
-		if b, err = s.read(pos-s.base, int(min(end, s.base+s.size)-pos)); err != nil {
-			s.unref()
+		v, err := s.acquire()
+		if err != nil {
 			return nil, nil, err
 		}
-		return b, s.release, nil
+		if b, err = v.read(pos-s.base, int(min(end, s.base+s.size)-pos)); err != nil {
+			v.unref()
+			return nil, nil, err
+		}
+		return b, v.release, nil
 	}
 	return nil, nil, ErrRange
 }

@@ -24,16 +24,19 @@ func (l *Log) NewestBelow(position int64) int64 {
 		if s.base < position || s.base >= l.written.Load() {
 			continue
 		}
-		if !s.ref() {
+		v, err := s.acquire()
+		if err != nil {
 			continue
 		}
-		c := scanner{s: s}
-		v, err := c.next()
 		var t int64
-		if err == nil {
-			t = v.StoreTime()
-		}
-		s.unref()
+		err = guarded(func() error {
+			r, err := (&scanner{s: s, v: v}).next()
+			if err == nil {
+				t = r.StoreTime()
+			}
+			return err
+		})
+		v.unref()
 		if err == nil {
 			return t
 		}
@@ -59,7 +62,7 @@ func (l *Log) DeleteBelow(position int64) (segments int, err error) {
 	l.mu.Unlock()
 	for _, s := range old[:n] {
 		l.doomed = append(l.doomed, s.base)
-		s.unref()
+		s.drop()
 	}
 	for len(l.doomed) > 0 {
 		if err := l.o.FS.Remove(segmentName(l.o.Dir, l.doomed[0])); err != nil {

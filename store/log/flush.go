@@ -127,7 +127,7 @@ func (l *Log) syncTo(end int64) error {
 		if err := s.f.Sync(); err != nil {
 			return fmt.Errorf("sync segment %020d: %w", s.base, err)
 		}
-		if s.base+s.size <= end && s.data != nil {
+		if s.base+s.size <= end {
 			_ = s.f.Close() // synced just now
 			s.f = nil
 		}
@@ -192,10 +192,10 @@ func (l *Log) repair() {
 	}
 	l.segs.Store(&kept)
 	for _, s := range segs[keep:] {
-		s.unref()
+		s.drop()
 	}
 	if m.next != nil && m.next.base != cur.base+cur.size {
-		m.next.unref()
+		m.next.drop()
 		_ = l.o.FS.Remove(segmentName(l.o.Dir, m.next.base)) // an empty segment too many is removed at the next start
 		m.next = nil
 	}
@@ -260,6 +260,7 @@ func (l *Log) prepareLoop() {
 		case <-l.stop:
 			return
 		case <-tick.C:
+			l.views.second()
 			l.timeOut()
 			continue
 		case <-l.prepare:
@@ -272,11 +273,11 @@ func (l *Log) prepareLoop() {
 		}
 		base, urgent := l.mu.cur.base+l.mu.cur.size, l.mu.urgent
 		l.mu.Unlock()
-		s, err := createSegment(l.o.FS, l.o.Dir, base, l.o.SegmentBytes, l.o.Reserve+l.o.SegmentBytes/8)
+		s, err := l.views.createSegment(base, l.o.SegmentBytes, l.o.Reserve+l.o.SegmentBytes/8)
 		reserved := false
 		refused := err
 		if errors.Is(err, vfs.ErrNoSpace) && urgent {
-			s, err = createSegment(l.o.FS, l.o.Dir, base, l.o.SegmentBytes, 0)
+			s, err = l.views.createSegment(base, l.o.SegmentBytes, 0)
 			reserved = err == nil
 		}
 		l.mu.Lock()
@@ -294,7 +295,7 @@ func (l *Log) prepareLoop() {
 			}
 		case base != l.mu.cur.base+l.mu.cur.size:
 			// A repair has taken the log back meanwhile.
-			s.unref()
+			s.drop()
 			_ = l.o.FS.Remove(segmentName(l.o.Dir, base))
 			signal(l.prepare)
 		default:

@@ -20,6 +20,8 @@ type Options struct {
 	Now func() int64
 	// Durable is a position below which everything was synced once, as far as anybody wrote it down. A bad record below it does not end the log.
 	Durable int64
+	// Mapped is how many segments may be open for reading at a time, besides those whose bytes a reader holds. Default 64.
+	Mapped int
 	// Reserve is how many bytes of the disk stay free when a segment is made, for batches that may use them. Default 0.
 	Reserve int64
 	// FlushInterval is how often the log is synced when nobody waits for it. Default 500 ms.
@@ -85,6 +87,7 @@ type Log struct {
 	}
 	room sync.Cond // on mu: the writer took a gather, a segment was prepared (or not), the log failed or closed
 
+	views   views
 	damaged atomic.Pointer[[]Range] // ascending, apart; nil: none
 
 	doomed []int64 // bases of files that DeleteBelow has still to remove, oldest first; of its caller alone
@@ -161,14 +164,18 @@ func (l *Log) Read(pos int64, n int) (b []byte, release func(), err error) {
 	if off+int64(n) > s.size {
 		return nil, nil, fmt.Errorf("%w: %d bytes at %d cross the end of a segment", ErrRange, n, pos)
 	}
-	if !s.ref() {
-		return nil, nil, ErrClosed
-	}
-	if b, err = s.read(off, n); err != nil {
-		s.unref()
+	v, err := s.acquire()
+	if err != nil {
+		if pos < l.min.Load() { // deleted meanwhile
+			err = fmt.Errorf("%w: %d", ErrRange, pos)
+		}
 		return nil, nil, err
 	}
-	return b, s.release, nil
+	if b, err = v.read(off, n); err != nil {
+		v.unref()
+		return nil, nil, err
+	}
+	return b, v.release, nil
 }
 
 func (l *Log) event(level int, name string, attrs ...any) {
@@ -237,7 +244,7 @@ func (l *Log) Close() error {
 	l.mu.next = nil
 	l.mu.Unlock()
 	if next != nil {
-		next.unref()
+		next.drop()
 		e := l.o.FS.Remove(segmentName(l.o.Dir, next.base))
 		if e == nil {
 			e = l.o.FS.SyncDir(l.o.Dir)
@@ -245,7 +252,7 @@ func (l *Log) Close() error {
 		err = errors.Join(err, e)
 	}
 	for _, s := range *l.segs.Swap(new([]*segment)) {
-		s.unref()
+		s.drop()
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -69,18 +70,17 @@ func Open(o Options) (*Log, error) {
 	}
 	l := &Log{o: o, prepare: make(chan struct{}, 1), flush: make(chan struct{}, 1), write: make(chan struct{}, 1), stop: make(chan struct{})}
 	l.room.L = &l.mu
+	if l.views.fs, l.views.dir, l.views.most = o.FS, o.Dir, o.Mapped; o.Mapped == 0 {
+		l.views.most = defaultMapped
+	}
+	l.views.most = max(l.views.most, 2)
 	l.mu.active, l.mu.spare = new(gather), new(gather)
 	bs, unfinished, err := bases(o.FS, o.Dir)
 	if err != nil {
 		return nil, err
 	}
 	var segs []*segment
-	fail := func(err error) (*Log, error) {
-		for _, s := range segs {
-			s.unref()
-		}
-		return nil, err
-	}
+	fail := func(err error) (*Log, error) { return nil, err }
 	for i, b := range bs {
 		name := segmentName(o.Dir, b)
 		st, err := o.FS.Stat(name)
@@ -100,15 +100,12 @@ func Open(o Options) (*Log, error) {
 		if n := len(segs); n > 0 && segs[n-1].base+o.SegmentBytes != b {
 			return fail(&CorruptError{File: segmentName(o.Dir, segs[n-1].base+o.SegmentBytes), Err: errors.New("it is missing, while later ones are there")})
 		}
-		s, err := openSegment(o.FS, o.Dir, b, o.SegmentBytes, cutting)
-		if err != nil {
-			return fail(err)
+		if cutting {
+			if err := l.views.lengthen(b, o.SegmentBytes); err != nil {
+				return fail(err)
+			}
 		}
-		if s.data != nil { // descriptors are few; Recover opens the one it needs
-			_ = s.f.Close() // nothing was written through it
-			s.f = nil
-		}
-		segs = append(segs, s)
+		segs = append(segs, &segment{base: b, size: o.SegmentBytes, views: &l.views})
 	}
 	for _, name := range unfinished {
 		if err := o.FS.Remove(name); err != nil {
@@ -155,7 +152,7 @@ func (l *Log) Limit() int64 {
 func (l *Log) Recover(from int64, trusted bool, visit func(v record.View) error) (Recovery, error) {
 	segs := *l.segs.Load()
 	if len(segs) == 0 {
-		s, err := createSegment(l.o.FS, l.o.Dir, from-from%l.o.SegmentBytes, l.o.SegmentBytes, l.o.SegmentBytes/8)
+		s, err := l.views.createSegment(from-from%l.o.SegmentBytes, l.o.SegmentBytes, l.o.SegmentBytes/8)
 		if err != nil {
 			return Recovery{}, l.spaceError(err)
 		}
@@ -206,7 +203,7 @@ func (l *Log) Recover(from int64, trusted bool, visit func(v record.View) error)
 	kept := append([]*segment(nil), segs[:last+1]...)
 	l.segs.Store(&kept)
 	for _, s := range segs[last+1:] {
-		s.unref()
+		s.drop()
 	}
 	l.written.Store(r.End)
 	l.told.Store(r.End)
@@ -228,7 +225,13 @@ func (l *Log) verify(s *segment, r *Recovery, visit func(v record.View) error) (
 	if r.End >= s.base+s.size { // damage that is known reaches over it
 		return true, nil
 	}
-	c := scanner{s: s, off: r.End - s.base}
+	w, err := s.acquire()
+	if err != nil {
+		return false, err
+	}
+	defer w.unref()
+	defer vfs.CatchFault(debug.SetPanicOnFault(true), &err)
+	c := scanner{s: s, v: w, off: r.End - s.base}
 	for {
 		pos := s.base + c.off
 		if bad, ok := l.DamageIn(pos, pos+1); ok { // known from earlier
@@ -310,10 +313,8 @@ func (l *Log) settle(segs []*segment, last int, r *Recovery) error {
 			if err := s.f.Sync(); err != nil {
 				return err
 			}
-			if s.data != nil {
-				_ = s.f.Close()
-				s.f = nil
-			}
+			_ = s.f.Close() // synced
+			s.f = nil
 		}
 	}
 	if err := l.setAside(segs[last:], r); err != nil {

@@ -3,8 +3,10 @@ package log
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/fusionmq/fusionmq/store/record"
+	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
 const scanWindow = 1 << 20
@@ -12,6 +14,7 @@ const scanWindow = 1 << 20
 // scanner reads the records of one segment one after the other, from the mapping or in windows.
 type scanner struct {
 	s    *segment
+	v    *view
 	off  int64 // of the next record in the segment
 	buf  []byte
 	from int64 // offset of buf[0]
@@ -52,8 +55,8 @@ func (c *scanner) next() (record.View, error) {
 
 // window returns the bytes from off on, at least need of them and at least a head when the segment has them.
 func (c *scanner) window(need int) ([]byte, error) {
-	if c.s.data != nil {
-		return c.s.data[c.off:], nil
+	if c.v.data != nil {
+		return c.v.data[c.off:], nil
 	}
 	need = int(min(int64(max(need, 128)), c.s.size-c.off))
 	if have := c.from + int64(len(c.buf)) - c.off; c.off < c.from || have < int64(need) {
@@ -62,7 +65,7 @@ func (c *scanner) window(need int) ([]byte, error) {
 			c.buf = make([]byte, n)
 		}
 		c.buf = c.buf[:n]
-		if m, err := c.s.f.ReadAt(c.buf, c.off); m < n {
+		if m, err := c.v.f.ReadAt(c.buf, c.off); m < n {
 			return nil, fmt.Errorf("read segment %020d at %d: %w", c.s.base, c.off, err)
 		}
 		c.from = c.off
@@ -91,12 +94,14 @@ func (l *Log) Scan(from, end int64, fn func(v record.View) error) error {
 	return nil
 }
 
-func (l *Log) scanSegment(s *segment, from, end int64, fn func(v record.View) error) error {
-	if !s.ref() {
-		return ErrClosed
+func (l *Log) scanSegment(s *segment, from, end int64, fn func(v record.View) error) (err error) {
+	w, err := s.acquire()
+	if err != nil {
+		return err
 	}
-	defer s.unref()
-	c := scanner{s: s, off: from - s.base}
+	defer w.unref()
+	defer vfs.CatchFault(debug.SetPanicOnFault(true), &err)
+	c := scanner{s: s, v: w, off: from - s.base}
 	for s.base+c.off < end {
 		pos := s.base + c.off
 		if l.damaged.Load() != nil {

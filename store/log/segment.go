@@ -8,16 +8,15 @@ import (
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
-// segment is one file of the log. Its bytes are read through a mapping where the file system has one.
+// segment is one file of the log. Its bytes are read through a view, see acquire.
 type segment struct {
 	base, size int64
-	f          vfs.File // nil once everything is synced and data is mapped; guarded by the pipeline: only its writer, flush and repair use it
-	data       []byte   // the whole file, mapped; nil when the file system cannot
-	unmap      func() error
-	refs       atomic.Int64 // one for the log and one per reader; the last one unmaps
-	release    func()       // unref as a value made once, so that handing it out does not allocate
-	reserved   bool         // made from the space that is kept back, so for those only who may use that; guarded by Log.mu
-	prepared   int64        // up to here zeros were written ahead of the records; of the writer alone
+	f          vfs.File // for writing; nil while nothing has to be, and once everything is synced. The pipeline's: only its writer, flush and repair use it
+	views      *views
+	view       atomic.Pointer[view] // stored under views.mu
+	gone       bool                 // guarded by views.mu
+	reserved   bool                 // made from the space that is kept back, so for those only who may use that; guarded by Log.mu
+	prepared   int64                // up to here zeros were written ahead of the records; of the writer alone
 }
 
 const (
@@ -29,42 +28,23 @@ func segmentName(dir string, base int64) string {
 	return filepath.Join(dir, fmt.Sprintf("%020d", base))
 }
 
-func newSegment(base, size int64, f vfs.File) (*segment, error) {
-	s := &segment{base: base, size: size, f: f}
-	s.refs.Store(1)
-	s.release = s.unref
-	if m, ok := f.(vfs.Mapper); ok {
-		var err error
-		if s.data, s.unmap, err = m.Map(size); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}
-
-// openSegment opens an existing file; a short one gets its length first.
-func openSegment(fsys vfs.FS, dir string, base, size int64, short bool) (*segment, error) {
-	f, err := fsys.Open(segmentName(dir, base))
+// lengthen gives a file its length.
+func (vs *views) lengthen(base, size int64) error {
+	f, err := vs.fs.Open(segmentName(vs.dir, base))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if short {
-		err = f.Allocate(size)
+	err = f.Allocate(size)
+	if e := f.Close(); err == nil {
+		err = e
 	}
-	var s *segment
-	if err == nil {
-		s, err = newSegment(base, size, f)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return s, nil
+	return err
 }
 
 // createSegment makes a file of full length, which has its name only when it is, durably.
 // spare bytes of the disk are to stay free beside it.
-func createSegment(fsys vfs.FS, dir string, base, size, spare int64) (*segment, error) {
+func (vs *views) createSegment(base, size, spare int64) (*segment, error) {
+	fsys, dir := vs.fs, vs.dir
 	// fallocate takes what there is before it finds that it is not enough, and everybody else on the disk finds it full
 	// meanwhile. So look first, and leave room for the small files that a clean stop has to write.
 	if free, _, err := fsys.Space(dir); err == nil && free < size+spare {
@@ -76,14 +56,11 @@ func createSegment(fsys vfs.FS, dir string, base, size, spare int64) (*segment, 
 	if err != nil {
 		return nil, err
 	}
-	var s *segment
 	if err = f.Allocate(size); err == nil {
 		if err = f.Sync(); err == nil {
 			if err = fsys.Rename(tmp, name); err == nil {
 				tmp = name
-				if err = fsys.SyncDir(dir); err == nil {
-					s, err = newSegment(base, size, f)
-				}
+				err = fsys.SyncDir(dir)
 			}
 		}
 	}
@@ -92,7 +69,7 @@ func createSegment(fsys vfs.FS, dir string, base, size, spare int64) (*segment, 
 		_ = fsys.Remove(tmp) // best effort: err is what matters, and Open removes what is left
 		return nil, err
 	}
-	return s, nil
+	return &segment{base: base, size: size, f: f, views: vs}, nil
 }
 
 // Zeros are written ahead of the records, in large pieces that begin where a page does. A page that a record is the first to
@@ -121,40 +98,14 @@ func (s *segment) prepare(end int64) {
 	s.prepared = to
 }
 
-func (s *segment) ref() bool {
-	for {
-		n := s.refs.Load()
-		if n == 0 {
-			return false
-		}
-		if s.refs.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-func (s *segment) unref() {
-	if s.refs.Add(-1) != 0 {
-		return
-	}
-	if s.unmap != nil {
-		_ = s.unmap() // fails only for addresses that are not mapped
-	}
-	if s.f != nil {
-		_ = s.f.Close() // nothing unsynced is lost: whoever wanted it durable has synced
-	}
-}
-
-// read returns n bytes from off; the caller holds a reference while it uses them.
+// read returns n bytes from off. It is for recovery, when nothing else lets go of what is mapped.
 func (s *segment) read(off int64, n int) ([]byte, error) {
-	if s.data != nil {
-		return s.data[off : off+int64(n) : off+int64(n)], nil
+	v, err := s.acquire()
+	if err != nil {
+		return nil, err
 	}
-	b := make([]byte, n)
-	if m, err := s.f.ReadAt(b, off); m < n {
-		return nil, fmt.Errorf("read segment %020d at %d: %w", s.base, off, err)
-	}
-	return b, nil
+	defer v.unref()
+	return v.read(off, n)
 }
 
 // zeroFrom durably replaces everything from off on by zeros.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"runtime/debug"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -265,6 +266,7 @@ func (s *span) topicAt(i int) (name []byte, first, n int) {
 // topics and queues, so guess, the number the topic had in the span that was last looked at, saves the searches. It is
 // updated.
 func (s *span) find(topic string, id int32, guess *atomic.Int32) (p part, ok bool, err error) {
+	defer vfs.CatchFault(debug.SetPanicOnFault(true), &err)
 	if _, err := s.directory(); err != nil {
 		return part{}, false, err
 	}
@@ -336,7 +338,8 @@ func (s *span) pages(at, n int) ([]byte, error) {
 }
 
 // read decodes entries from index at on.
-func (s *span) read(at int, dst []Entry) error {
+func (s *span) read(at int, dst []Entry) (err error) {
+	defer vfs.CatchFault(debug.SetPanicOnFault(true), &err)
 	if len(dst) == 0 {
 		return nil
 	}
@@ -352,7 +355,8 @@ func (s *span) read(at int, dst []Entry) error {
 }
 
 // readSlots is read for a block in memory.
-func (s *span) readSlots(at int, dst []slotEntry) error {
+func (s *span) readSlots(at int, dst []slotEntry) (err error) {
+	defer vfs.CatchFault(debug.SetPanicOnFault(true), &err)
 	b, err := s.pages(at, len(dst))
 	if err != nil {
 		return err
@@ -372,12 +376,13 @@ func (s *span) address(at int) (int64, error) {
 }
 
 // search is the number of entries of a part with addresses below at.
-func (s *span) search(p part, at int64) (int, error) {
+func (s *span) search(p part, at int64) (n int, err error) {
 	if at <= s.start {
 		return 0, nil
 	}
+	defer vfs.CatchFault(debug.SetPanicOnFault(true), &err)
 	var failed error
-	n := sort.Search(int(p.count), func(i int) bool {
+	n = sort.Search(int(p.count), func(i int) bool {
 		a, err := s.address(int(p.at) + i)
 		failed = cmp.Or(failed, err)
 		return a >= at
