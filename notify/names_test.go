@@ -2,8 +2,11 @@ package notify
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -179,4 +182,64 @@ func TestBindingsThatWaitForAMemberKeepTheName(t *testing.T) {
 	w.kill(false)
 	w.until("nothing owed", func() bool { w.settle(); return len(w.st.PushGroups()) == 0 })
 	w.mayNotClaim("no member, after a start", "S-a", "S-a")
+}
+
+// What clients make by using a name is bounded, and what is there goes on. EXCEPTION lets a publisher try another server.
+func TestLaw7TopicsAndGroupsAreBounded(t *testing.T) {
+	w := newWorld(t, 45, func(o *Options) { o.MaxTopics, o.MaxGroups = 3, 3 })
+	if err := w.claim("pulls"); err != nil {
+		t.Fatal(err)
+	}
+	full := func(err error, says string) {
+		t.Helper()
+		var r *Refusal
+		if !errors.As(err, &r) || r.Status != wire.StatusFailed || !strings.Contains(r.Text, says) {
+			t.Errorf("%v, want EXCEPTION with %q", err, says)
+		}
+	}
+	a, b := w.join("S-a", fanoutOn("T1"), fanoutOn("T2")), w.join("S-b", fanoutOn("T1"))
+	w.send("T3", "x")
+	send := func(topic string) *Refusal {
+		m := Incoming{Header: &wire.MessageHeader{ID: make([]byte, 16), Topic: []byte(topic), Type: []byte("x"), Group: []byte("g"), Committed: true}, Body: []byte("b")}
+		out := make([]Sent, 1)
+		w.pub.Send([]Incoming{m}, out)
+		return out[0].Err
+	}
+	full(send("T4"), `topic "T4" is not made: this server has its limit of 3 topics`)
+	sub := func(m *member, topic string) error {
+		b := fanoutOn(topic)
+		b.Group = m.group
+		return m.se.Subscribe(&b)
+	}
+	full(sub(a, "T4"), "limit of 3 topics")
+	c := w.join("S-c")
+	full(sub(c, "T1"), `group "S-c" is not made: there are 3 groups`)
+	if w.st.Topics().Len() != 3 || w.st.Topics().Get("T4") != nil {
+		t.Errorf("%d topics", w.st.Topics().Len())
+	}
+	if err := sub(b, "T3"); err != nil {
+		t.Errorf("a group and a topic that are there: %v", err)
+	}
+	w.send("T1", "x")
+	w.until("delivery", func() bool { return w.waiting(a) == 1 && w.waiting(b) >= 1 })
+	w.ackAll()
+}
+
+func TestTopicsThatAreMadeAtTheSameMomentAreBounded(t *testing.T) {
+	w := newWorld(t, 46, func(o *Options) { o.MaxTopics = 5 })
+	var wg sync.WaitGroup
+	var made atomic.Int32
+	for i := range 40 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if w.svc.topicFor(fmt.Sprint("T", i)) == nil {
+				made.Add(1)
+			}
+		}()
+	}
+	wg.Wait()
+	if n := w.st.Topics().Len(); n > 5 || int(made.Load()) != n {
+		t.Errorf("%d topics, %d made, at most 5 wanted", n, made.Load())
+	}
 }

@@ -3,6 +3,7 @@ package notify
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -162,6 +163,11 @@ func (s *Service) topicFor(name string) error {
 	}
 	if s.o.NoAutoCreate {
 		return refuse("topic %s does not exist, and this server makes none by itself", wire.Quote(name))
+	}
+	making := s.making.Add(1)
+	defer s.making.Add(-1)
+	if topics.Len()+int(making) > s.o.MaxTopics {
+		return &Refusal{wire.StatusFailed, fmt.Sprintf("topic %s is not made: this server has its limit of %d topics", wire.Quote(name), s.o.MaxTopics)}
 	}
 	t := meta.DefaultTopic(name)
 	t.ReadQueues, t.WriteQueues = s.o.TopicQueues, s.o.TopicQueues

@@ -31,6 +31,7 @@ type Service struct {
 	started  atomic.Bool
 	draining atomic.Bool // nothing new is posted
 	sending  atomic.Int64
+	making   atomic.Int64 // topics that are being made
 	waiting  atomic.Int64 // window messages that wait in attached groups
 	attached atomic.Int64 // streams served from the window
 	queue    atomic.Uint32
