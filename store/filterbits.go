@@ -17,6 +17,7 @@ import (
 type PullFilter struct {
 	program *filter.Program
 	id      bits.ID
+	mask    bits.Mask   // of id
 	topic   *bits.Topic // nil when it has no bits
 	seen    atomic.Int64
 	now     func() time.Time
@@ -89,7 +90,7 @@ func (s *Store) PullFilter(topic string, e *filter.Expr) *PullFilter {
 		t.filters[id].Use()
 		return t.filters[id]
 	}
-	f := &PullFilter{program: e.Compile(nil), id: id, now: s.o.Now}
+	f := &PullFilter{program: e.Compile(nil), id: id, mask: id.Mask(), now: s.o.Now}
 	f.Use()
 	if t == nil {
 		q := s.index.Topic(topic, s.topic(topic) != nil)
@@ -271,7 +272,7 @@ func (a *answers) mask(t *filtered, e queue.Entry, w *worker) (mask bits.Mask, o
 	}
 	w.found = t.index.Match(w.found[:0], &filter.Message{Properties: v.Properties()}, &w.matcher)
 	for _, f := range w.found {
-		mask = mask.Or(f.id.Mask())
+		mask = mask.Or(f.mask)
 	}
 	clear(w.found)
 	return mask, true
@@ -311,7 +312,7 @@ func (s *Store) Select(q *queue.Queue, offset int64, f *PullFilter, dst []TopicE
 	r.Next = offset
 	var cursor bits.Cursor
 	if f.topic != nil {
-		cursor = f.topic.Cursor(f.id)
+		cursor = f.topic.Cursor(f.id, f.mask)
 	}
 	var es [64]queue.Entry
 	for r.Entries < len(dst) && r.Looked < look {

@@ -390,8 +390,8 @@ type Cursor struct {
 	next     int64 // start of the chunk behind it
 }
 
-// Cursor returns a cursor of a filter.
-func (p *Topic) Cursor(id ID) Cursor { return Cursor{topic: p, id: id, mask: id.Mask()} }
+// Cursor returns a cursor of a filter, whose bits are mask.
+func (p *Topic) Cursor(id ID, mask Mask) Cursor { return Cursor{topic: p, id: id, mask: mask} }
 
 // Known is what is known about the filter and the message at an address.
 func (k *Cursor) Known(address int64) Answer {

@@ -108,7 +108,7 @@ func TestTableKnowsWhatItWasTold(t *testing.T) {
 			}
 			for name, ms := range model {
 				for n := range 6 {
-					k := table.Topic(name).Cursor(id(n))
+					k := table.Topic(name).Cursor(id(n), id(n).Mask())
 					at := int64(0)
 					if next > 100 && rapid.Bool().Draw(t, "from the middle") {
 						at = next / 2
@@ -162,7 +162,7 @@ func TestReadersMayAskWhileMessagesCome(t *testing.T) {
 		}
 	}()
 	for last := false; ; {
-		k := topic.Cursor(id(1))
+		k := topic.Cursor(id(1), id(1).Mask())
 		for i := range int64(3 * chunkEntries) {
 			got := k.Known(10 * i)
 			if covered := i%500 >= 100 && i%500 < 400; !covered && got != Unknown || got == No && i%3 == 0 || got == Maybe && i%3 != 0 || last && covered && got == Unknown {
@@ -207,7 +207,7 @@ func TestLaw7EntriesInMemoryAreBounded(t *testing.T) {
 	inMemory := 0
 	for n := range 40 {
 		topic := table.Topic(fmt.Sprint("T", n))
-		k := topic.Cursor(id(1))
+		k := topic.Cursor(id(1), id(1).Mask())
 		for i := range int64(4 * chunkEntries) {
 			if i%100 == 0 && k.Known(10*i) == Maybe {
 				t.Fatal("no filter selects anything")
@@ -262,7 +262,7 @@ func TestFilesThatAreNotWhatWasWrittenAreReportedAndRemoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := table.Topic("T").Cursor(id(1))
+		k := table.Topic("T").Cursor(id(1), id(1).Mask())
 		if got := k.Known(5); got != Unknown || reported != 1 {
 			t.Fatalf("byte %d changed: %v, reported %d times", i, got, reported)
 		}
