@@ -35,9 +35,6 @@ func hashOf(b []byte) uint32 { return uint32(maphash.Bytes(seed, b)) }
 // Sources is the number of places. They are numbered from 0; a layout that extends this one keeps the numbers.
 func (l *Layout) Sources() int { return len(l.sources) }
 
-// Source is a place by its number.
-func (l *Layout) Source(i int) Source { return l.sources[i].Source }
-
 // Number is the number of a place that the layout has.
 func (l *Layout) Number(s Source) int { return int(l.bySrc[s]) }
 
@@ -235,9 +232,6 @@ func (f *Frame) Sources(dst []int32) []int32 {
 	}
 	return append(dst, l.always...)
 }
-
-// Value is the value at a place.
-func (f *Frame) Value(source int) Value { return f.value(int32(source)) }
 
 // Text is the value at a place as keys of KeyText compare it, ok false when there is none. It aliases the message or buf.
 func (f *Frame) Text(source int32, buf []byte) (b []byte, ok bool) {
