@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -87,6 +88,9 @@ func (c *crash) round(n int) {
 		}
 		if _, err := s.Operate(bindOps("Pushed", "g")); err != nil {
 			c.problem("operate: %v", err)
+		}
+		if err := s.Flush(context.Background()); err != nil { // what is sent later is owed
+			c.problem("flush: %v", err)
 		}
 	}
 	c.cut = false

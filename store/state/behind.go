@@ -17,7 +17,7 @@ func (m *Machine) BehindOf(position int64) []TopicPosition {
 	var all []TopicPosition
 	for _, t := range m.topics {
 		for name, p := range t.positions {
-			if p.next() < position {
+			if (p.live > 0 || len(p.ended) > 0) && p.next() < position { // one without bindings reads nothing
 				all = append(all, TopicPosition{t.name, name, p.GroupPosition})
 			}
 		}
