@@ -79,7 +79,7 @@ func TestTranscriptOfFileOperations(t *testing.T) {
 		var s *store.Store
 		opened := func() {
 			var err error
-			s, err = tryOpen(t, store.Options{Dir: "/s", FS: fsys, SegmentBytes: 64 << 10, CheckpointBytes: 128 << 10, PersistInterval: time.Hour, Events: func(store.Event) {}})
+			s, err = tryOpen(t, store.Options{Dir: "/s", FS: fsys, SegmentBytes: 64 << 10, CheckpointBytes: 128 << 10, PersistInterval: time.Hour, Retention: store.Retention{Age: time.Minute, Interval: 1000 * time.Hour}, Events: func(store.Event) {}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,6 +112,24 @@ func TestTranscriptOfFileOperations(t *testing.T) {
 			closed()
 		})
 		step("open after a clean stop", opened)
+		step("create a topic that asks for memory", func() { addTopic(t, s, "M", meta.Memory) })
+		step("append in memory: written behind the answer", func() { send(t, s, "M", 0, "three") })
+		step("push group g is owed a message, and segments are filled", func() {
+			operate(t, s, bindOps("A", "g")...)
+			send(t, s, "A", 0, "four")
+			for range 3 {
+				send(t, s, "S", 0, big)
+				synctest.Wait()
+			}
+		})
+		step("delete what is too old: expiry, moved, state and queue records, one sync, then the names one by one", func() {
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			clear(inDir)
+			if n, err := s.Clean(); err != nil || n == 0 {
+				t.Fatal(n, err)
+			}
+		})
 		step("close", closed)
 		name := filepath.Join("testdata", "transcript.txt")
 		got := out.String()
