@@ -21,5 +21,8 @@ func (s *Store) DispatcherWaits() bool {
 // Dispatched is the position that everything has been dispatched below.
 func (s *Store) Dispatched() int64 { return s.dispatch.position() }
 
+// Selects evaluates a filter for an entry, as Select does.
+func (s *Store) Selects(f *PullFilter, e TopicEntry) bool { return s.selects(f, e.Entry) }
+
 // Look is what the cleaner does when its time has come.
 func (s *Store) Look() (segments int, err error) { return s.clean.look(false) }

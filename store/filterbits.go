@@ -306,8 +306,8 @@ type Selected struct {
 }
 
 // Select fills dst with entries of a queue from an offset on that a filter selects, in order. It looks at no more than look
-// entries, so that a filter that selects little costs a call no more than that: the caller goes on at Next. Entries that
-// cannot be read are not selected. A damaged index gives an error, and what was found before it.
+// entries, so that a filter that selects little costs a call no more than that: the caller goes on at Next. Entries whose
+// record cannot be read are among those that are given, so that the caller sees the error. A damaged index gives an error, and what was found before it.
 func (s *Store) Select(q *queue.Queue, offset int64, f *PullFilter, dst []TopicEntry, look int) (r Selected, err error) {
 	r.Next = offset
 	var cursor bits.Cursor
@@ -343,12 +343,17 @@ func (s *Store) Select(q *queue.Queue, offset int64, f *PullFilter, dst []TopicE
 	return r, nil
 }
 
+// selects evaluates the filter for an entry. One that cannot be read is for the caller to find and report, not for a filter to
+// hide; one without a record is stepped over by every reader.
 func (s *Store) selects(f *PullFilter, e queue.Entry) bool {
+	if e.Size == 0 {
+		return false
+	}
 	b, release, err := s.Record(e)
 	if err != nil {
-		return false
+		return true
 	}
 	defer release()
 	v, err := record.Parse(b)
-	return err == nil && f.program.Match(&filter.Message{Properties: v.Properties()})
+	return err != nil || f.program.Match(&filter.Message{Properties: v.Properties()})
 }

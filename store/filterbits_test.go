@@ -305,8 +305,28 @@ func TestFilterBitsOfViews(t *testing.T) {
 	})
 }
 
+// A filter does not hide a message that cannot be read.
+func TestSelectGivesWhatCannotBeRead(t *testing.T) {
+	s := open(t, store.Options{SegmentBytes: 1 << 20})
+	addTopic(t, s, "T", meta.Async)
+	sendNumbers(t, s, "T", 0, 1)
+	f := s.PullFilter("T", sql(t, "n = 5"))
+	var es [1]store.TopicEntry
+	if s.ReadTopic("T", 0, es[:]) != 1 || s.Selects(f, es[0]) {
+		t.Error("n = 0 is selected by n = 5")
+	}
+	es[0].Position = 1 << 40
+	es[0].Address = es[0].Position
+	if !s.Selects(f, es[0]) {
+		t.Error("a record that cannot be read is not given")
+	}
+	if es[0].Size = 0; s.Selects(f, es[0]) {
+		t.Error("an entry without a record is given")
+	}
+}
+
 func TestSelectDoesNotAllocate(t *testing.T) {
-	s := open(t, store.Options{})
+	s := open(t, store.Options{SegmentBytes: 1 << 20})
 	addTopic(t, s, "T", meta.Async)
 	sendNumbers(t, s, "T", 0, 100)
 	f := s.PullFilter("T", sql(t, "colour = 'c4'"))
