@@ -136,7 +136,7 @@ func (se *Session) prepare(sc *sendScratch, m *Incoming) error {
 	sc.props = stored.Properties
 	sc.ms = append(sc.ms, store.Message{
 		Topic: topic.Name, Queue: int32(se.queue % uint32(topic.WriteQueues)), Flag: 0, SysFlag: stored.SysFlag,
-		BornTime: stored.BornTime, BornHost: se.peer, Body: m.Body, Properties: sc.props[start:len(sc.props):len(sc.props)],
+		BornTime: stored.BornTime, BornHost: se.peer, Body: m.Body, Once: true, Properties: sc.props[start:len(sc.props):len(sc.props)],
 	})
 	return nil
 }

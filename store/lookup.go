@@ -33,6 +33,7 @@ type KeyAnswer struct {
 	// Complete says that nothing is missing: the index had everything that was visible when the query came.
 	Complete bool
 	Indexed  int64 // log position below which the index has everything, but for what it builds again
+	Time     int64 // newest publish time, milliseconds since 1970, when the query came
 }
 
 // Release releases all matches.
@@ -53,7 +54,7 @@ func (s *Store) ByKey(ctx context.Context, q KeyQuery) (KeyAnswer, error) {
 		_, at := s.keys.Position()
 		return KeyAnswer{Complete: true, Indexed: at}, nil
 	}
-	told := s.log.Told()
+	told, newest := s.log.Told(), s.log.LastTime()
 	for {
 		waited := s.keys.Wait(ctx, 0, told)
 		if waited != nil && ctx.Err() == nil {
@@ -68,7 +69,7 @@ func (s *Store) ByKey(ctx context.Context, q KeyQuery) (KeyAnswer, error) {
 			}
 			return KeyAnswer{}, err
 		}
-		a.Complete = a.Complete && waited == nil
+		a.Complete, a.Time = a.Complete && waited == nil, newest
 		return a, err
 	}
 }

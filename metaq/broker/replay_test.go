@@ -32,6 +32,7 @@ var stateful = map[int32][]int32{
 	remoting.ReqQueryConsumerOffset:       {0, 22},
 	remoting.ReqGetConsumerListByGroup:    {0, 1},
 	remoting.ReqViewMessageByID:           {0, 1},
+	remoting.ReqQueryMessage:              {0, 22},
 	remoting.ReqGetConsumerConnectionList: {0, 206},
 	remoting.ReqGetProducerConnectionList: {0, 1},
 }

@@ -28,9 +28,8 @@ const txPrepared, txRollback = 0x4, 0xC
 
 // sent is a message on its way through Append.
 type sent struct {
-	req   *server.Request
-	queue int32
-	uniq  string // UNIQ_KEY; aliases the frame or the burst's arena
+	req  *server.Request
+	uniq string // UNIQ_KEY; aliases the frame or the burst's arena
 }
 
 // maxAppend bounds one Append: a burst of large bodies is stored in several, so that the log's buffer stays small.
@@ -68,7 +67,7 @@ func (w *work) checkSend(r *server.Request) error {
 	if q < 0 {
 		q = rand.Int32N(topic.WriteQueues)
 	}
-	w.sends = append(w.sends, sent{req: r, queue: q, uniq: uniq})
+	w.sends = append(w.sends, sent{req: r, uniq: uniq})
 	w.messages = append(w.messages, store.Message{
 		Topic: topic.Name, Queue: q, Flag: s.Flag, SysFlag: s.SysFlag, BornTime: s.BornTimestamp, BornHost: w.burst.Conn.Remote(),
 		ReconsumeTimes: s.ReconsumeTimes, Body: r.Body, Properties: props,
@@ -264,7 +263,7 @@ func (w *work) append() {
 		e := w.burst.Reply(s.req, code, "")
 		w.id = record.AppendOffsetID(w.id[:0], w.b.cfg.StoreHost, r.Address)
 		e.Text("msgId", w.id)
-		e.Int("queueId", int64(s.queue))
+		e.Int("queueId", int64(r.Queue)) // of the first one, when the topic stores messages once and this one is a repetition
 		e.Int("queueOffset", r.QueueOffset)
 		if s.uniq != "" {
 			e.String("transactionId", s.uniq)
@@ -299,7 +298,7 @@ func (b *Broker) storeError(err error) error {
 	switch {
 	case errors.Is(err, store.ErrBadMessage), errors.Is(err, store.ErrTooLarge):
 		return refuse(remoting.RespMessageIllegal, "%s", err)
-	case errors.Is(err, store.ErrNoSpace), errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed):
+	case errors.Is(err, store.ErrNoSpace), errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrNotIndexed):
 		return refuse(remoting.RespServiceNotAvailable, "%s", err)
 	case errors.Is(err, store.ErrUnknownTopic): // deleted meanwhile
 		return refuse(remoting.RespTopicNotExist, "%s", err)

@@ -113,6 +113,7 @@ func (c *call) json(v any) error {
 // handlers serve the request codes other than send and pull; a code that is not here is answered with
 // REQUEST_CODE_NOT_SUPPORTED and its name. A handler answers, or returns an error without having begun an answer.
 var handlers = map[int32]func(*call) error{
+	remoting.ReqQueryMessage:                     queryMessage,
 	remoting.ReqQueryConsumerOffset:              queryConsumerOffset,
 	remoting.ReqUpdateConsumerOffset:             updateConsumerOffset,
 	remoting.ReqSearchOffsetByTimestamp:          searchOffset,

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +21,13 @@ import (
 )
 
 const benchBody = 1024
+
+// filled numbers the messages whose ids nobody looks at, above those that tests choose.
+var filled = func() *atomic.Uint64 {
+	n := new(atomic.Uint64)
+	n.Store(1 << 40)
+	return n
+}()
 
 // fill stores n messages of 1 KiB.
 func (r *rig) fill(topic string, n int) {
@@ -44,6 +52,9 @@ func (r *rig) fill(topic string, n int) {
 	}
 	for n > 0 {
 		k := min(n, batch)
+		for i := range ms[:k] {
+			binary.BigEndian.PutUint64(ms[i].Header.ID[8:], filled.Add(1)) // a repeated id would not be stored
+		}
 		se.Send(ms[:k], rs[:k])
 		for i := range rs[:k] {
 			if rs[i].Err != nil {
@@ -259,10 +270,7 @@ func BenchmarkPushLive(b *testing.B) {
 			p := r.dial()
 			p.metadata(0, "P-test")
 			var req []byte
-			hd, body := header(1, "T", "x"), make([]byte, benchBody)
-			for i := range burst {
-				req, _ = wire.AppendRequest(req, wire.OpSend, uint32(i), hd, body)
-			}
+			body := make([]byte, benchBody)
 			go func() { _, _ = io.Copy(io.Discard, p.nc) }()
 			_ = p.nc.SetReadDeadline(time.Time{})
 			b.SetBytes(benchBody)
@@ -270,6 +278,7 @@ func BenchmarkPushLive(b *testing.B) {
 			b.ResetTimer()
 			cpu := cpuSeconds()
 			for sent := 0; sent < n; sent += burst {
+				req = sends(req[:0], burst, body)
 				p.write(req)
 				for int64(sent*groups)-got.Load() > 4096*int64(groups) {
 					time.Sleep(100 * time.Microsecond)
@@ -282,6 +291,14 @@ func BenchmarkPushLive(b *testing.B) {
 	}
 }
 
+// sends appends a burst of sends to T with ids of their own.
+func sends(req []byte, burst int, body []byte) []byte {
+	for i := range burst {
+		req, _ = wire.AppendRequest(req, wire.OpSend, uint32(i), header(filled.Add(1), "T", "x"), body)
+	}
+	return req
+}
+
 // BenchmarkSend: pipelined sends of one connection, 64 a burst. One op is one message.
 func BenchmarkSend(b *testing.B) {
 	r := newRig(b, nil)
@@ -290,16 +307,14 @@ func BenchmarkSend(b *testing.B) {
 	p.send(1, "T", "x", "first")
 	const burst = 64
 	var req []byte
-	hd, body := header(1, "T", "x"), make([]byte, benchBody)
-	for i := range burst {
-		req, _ = wire.AppendRequest(req, wire.OpSend, uint32(i), hd, body)
-	}
+	body := make([]byte, benchBody)
 	br := bufio.NewReaderSize(p.nc, 64<<10)
 	_ = p.nc.SetReadDeadline(time.Time{})
 	b.SetBytes(benchBody)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for sent := 0; sent < b.N; sent += burst {
+		req = sends(req[:0], burst, body)
 		p.write(req)
 		for range burst {
 			var head [wire.ResponseFixed]byte
