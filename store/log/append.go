@@ -213,12 +213,12 @@ func (l *Log) Append(b *Batch) {
 func (l *Log) appendMemory(b *Batch, now int64) {
 	c := l.NewBatch()
 	c.Buf, c.Items, c.memory = append(c.Buf, b.Buf...), append(c.Items, b.Items...), true
+	c.Views, c.Note, b.Note = append(c.Views, b.Views...), b.Note, c.Note
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.pending = 1 // ours: parts can be written while others still wait for a place
 	l.placeLocked(c, now, false)
 	copy(b.Items, c.Items)
-	l.mu.memory += c.pending - 1
 	l.doneLocked(c)
 	if !l.mu.writing && len(l.mu.active.chunks) > 0 {
 		signal(l.write)
@@ -267,7 +267,9 @@ func (l *Log) placeLocked(b *Batch, now int64, wantSync bool) {
 			g := m.active
 			g.syncOnly = g.syncOnly && wantSync
 			g.parts = append(g.parts, Part{Batch: b, From: from, To: i, sync: wantSync, end: m.end, since: now})
-			b.pending++
+			if b.pending++; b.memory {
+				m.memory++
+			}
 			lo = hi
 		}
 		if i == len(b.Items) {
