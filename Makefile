@@ -17,7 +17,7 @@ DURATION ?= 60s
 FUZZTIME ?= 5s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo test race lint fuzz bench bench-compare crash soak tidy tidy-check generate clean tools
+.PHONY: help build run demo test race lint fuzz bench bench-compare crash roundtrip soak tidy tidy-check generate clean tools
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,8 +53,12 @@ bench-compare: ## go benchmarks of REF= against the working tree (PKG=./store/lo
 
 crash: ## kill -9 under 100,000 sends and power cuts in process, SEEDS=10 printed seeds each
 	go test ./store -run 'TestLaw4' -count=1 -crash.seeds=$(SEEDS)
+	go test ./store/check -run 'TestEvery' -count=1 -check.each=1 -timeout 60m
 	NOTIFY_SEEDS=$(SEEDS) go test ./notify -run 'TestLaw5' -count=1
 	CRASH_SEEDS=$(SEEDS) go test ./integration/crash -run Law -count=1 -v -timeout 60m
+
+roundtrip: build ## a directory of real Apache brokers 4.9.7 and 5.3.3, stopped and killed, to FusionMQ and back to 5.3.3; needs Java and Maven, no part of `make test`
+	FUSIONMQ_BIN=$(CURDIR)/bin/fusionmq FUSIONCTL_BIN=$(CURDIR)/bin/fusionctl go run ./integration/roundtrip $(ARGS)
 
 soak: ## produce, pull, push and restarts for DURATION=60s
 	SOAK_DURATION=$(DURATION) go test ./integration/crash -run Soak -count=1 -v -timeout 24h

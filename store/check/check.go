@@ -176,7 +176,7 @@ func (c *checker) run() error {
 	if err := c.config(); err != nil {
 		return err
 	}
-	if err := errors.Join(c.indexFiles(), c.keyFiles()); err != nil {
+	if err := errors.Join(c.indexFiles(), c.keyFiles(), c.runFiles()); err != nil {
 		return err
 	}
 	position, err := c.checkpoint()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"hash/crc32"
 	"maps"
@@ -154,6 +155,9 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 	run(t, m)
 }
 
+// each is how many bytes lie between two that are flipped or cut at: all of them take minutes. Where it begins changes from run to run.
+var each = flag.Int64("check.each", 5, "flip and cut at every nth byte")
+
 // A flipped bit is found wherever a checksum, a length, a view or the position of the record can show it. The fields of a record
 // that nothing protects are RocketMQ's: flags, times and hosts of the producer, and properties but the tag.
 func TestEveryFlippedBitThatAnythingShowsIsFound(t *testing.T) {
@@ -186,7 +190,7 @@ func TestEveryFlippedBitThatAnythingShowsIsFound(t *testing.T) {
 			silent = func(off int64) bool { return !strings.ContainsRune("{}[]:,\"", rune(all[name][off])) }
 		}
 		found := 0
-		for off := range int64(len(b)) {
+		for off := rng.Int64N(*each); off < int64(len(b)); off += *each {
 			bit := byte(1) << rng.IntN(8)
 			r, err := check.Run(context.Background(), check.Options{Dir: "/s", Exchange: newAll, FS: change(t, m, name, func(f vfs.File) error {
 				_, err := f.WriteAt([]byte{all[name][off] ^ bit}, off)
@@ -206,7 +210,7 @@ func TestEveryFlippedBitThatAnythingShowsIsFound(t *testing.T) {
 				t.Errorf("%s: bit %#x of byte %d was flipped and nothing found: %+v", name, bit, off, r.Findings)
 			}
 		}
-		t.Logf("%s: %d of %d found", name, found, len(b))
+		t.Logf("%s: %d of %d found", name, found, int64(len(b)) / *each)
 		if found == 0 {
 			t.Errorf("%s: nothing was found", name)
 		}
@@ -247,8 +251,8 @@ func TestEveryTruncationIsFound(t *testing.T) {
 			continue // the backup is read when the file cannot be
 		}
 		n := int64(len(all[name]))
-		step := max(1, n/500)
-		for size := int64(0); size < n-step; size += step {
+		step := max(*each, n/100)
+		for size := rand.Int64N(step); size < n-step; size += step {
 			r := run(t, change(t, m, name, func(f vfs.File) error { return f.Truncate(size) }))
 			if r.Err() == nil {
 				t.Errorf("%s cut to %d of %d bytes: nothing found: %+v", name, size, n, r.Findings)
