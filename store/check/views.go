@@ -160,7 +160,7 @@ func (v *views) entry(topic string, id int32, offset int64, want queue.Entry) {
 	if q.seen && offset != q.next && !v.gap {
 		v.c.find(Damage, "log", "", want.Address, fmt.Sprintf("message of %s/%d has offset %d, after the one before it comes %d", topic, id, offset, q.next), todoRestore)
 	}
-	if low, _ := q.queue.Range(); !q.seen && offset != low {
+	if low, _ := q.queue.Range(); !q.seen && offset != low && !v.gap {
 		v.c.find(View, "index", "", want.Address, fmt.Sprintf("queue %s/%d begins at %d, its first message in the log has offset %d", topic, id, low, offset), todoRepair)
 	}
 	q.seen, q.next = true, offset+1
