@@ -11,10 +11,10 @@ import (
 
 // Layout names the files of a directory, for tools that look at it while no store has it open.
 type Layout struct {
-	Log, Marker                         string // commitlog/ and the mark in it that makes a directory ours
-	Config                              string
-	Own, Index, Keys, State, Checkpoint string // fusionmq/ and what is in it
-	Abort, Lock                         string
+	Log, Marker                               string // commitlog/ and the mark in it that makes a directory ours
+	Config                                    string
+	Own, Index, Keys, Bits, State, Checkpoint string // fusionmq/ and what is in it
+	Abort, Lock                               string
 }
 
 // LayoutOf returns the names in a directory.
@@ -22,7 +22,7 @@ func LayoutOf(dir string) Layout {
 	in := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
 	return Layout{
 		Log: in(logDir), Marker: in(logDir, log.MarkerName), Config: in(configDir),
-		Own: in(ownDir), Index: in(ownDir, indexDir), Keys: in(ownDir, keysDir), State: in(ownDir, stateDir), Checkpoint: in(ownDir, checkpointName),
+		Own: in(ownDir), Index: in(ownDir, indexDir), Keys: in(ownDir, keysDir), Bits: in(ownDir, bitsDir), State: in(ownDir, stateDir), Checkpoint: in(ownDir, checkpointName),
 		Abort: in(abortName), Lock: in(lockName),
 	}
 }

@@ -27,7 +27,7 @@ const (
 // Finding is one thing that is not as a clean stop leaves it.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	Area     string   `json:"area"`     // log, index, state, config, directory; of an Apache broker: consumequeue, extension, keyindex, timer, checkpoint
+	Area     string   `json:"area"`     // log, index, keys, bits, state, config, directory; of an Apache broker: consumequeue, extension, keyindex, timer, checkpoint
 	File     string   `json:"file"`     // relative to the directory; empty when it is about no single file
 	Position int64    `json:"position"` // in the log; -1 when it is about no position
 	What     string   `json:"what"`
@@ -176,7 +176,7 @@ func (c *checker) run() error {
 	if err := c.config(); err != nil {
 		return err
 	}
-	if err := errors.Join(c.indexFiles(), c.keyFiles(), c.runFiles()); err != nil {
+	if err := errors.Join(c.indexFiles(), c.keyFiles(), c.bitFiles(), c.runFiles()); err != nil {
 		return err
 	}
 	position, err := c.checkpoint()
