@@ -3,6 +3,7 @@ module github.com/fusionmq/fusionmq/store
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/bits-and-blooms/bloom/v3 v3.7.1
 	github.com/google/go-cmp v0.7.0
 	go.uber.org/goleak v1.3.0

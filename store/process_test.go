@@ -35,9 +35,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// child appends as spec says, "directory|bytes"; with 0 bytes it prints each answer and goes on for ever.
+// child appends as spec says, "directory|bytes"; with 0 bytes it prints each answer and goes on for ever. "directory|kill N" is
+// killChild.
 func child(spec string) error {
 	dir, size, _ := strings.Cut(spec, "|")
+	if round, ok := strings.CutPrefix(size, "kill "); ok {
+		return killChild(dir, round)
+	}
 	total, err := strconv.ParseInt(size, 10, 64)
 	if err != nil {
 		return err
@@ -91,12 +95,17 @@ func fill(s *store.Store, total int64) error {
 
 func startChild(t testing.TB, dir string, total int64) (*exec.Cmd, io.Reader) {
 	t.Helper()
+	return startChildFor(t, dir, strconv.FormatInt(total, 10))
+}
+
+func startChildFor(t testing.TB, dir, job string) (*exec.Cmd, io.Reader) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self, "-test.run=^$")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%d", childEnv, dir, total))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%s", childEnv, dir, job))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
