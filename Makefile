@@ -17,7 +17,7 @@ DURATION ?= 60s
 FUZZTIME ?= 5s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo test race lint fuzz bench bench-compare crash roundtrip soak tidy tidy-check generate clean tools
+.PHONY: help build run demo test race lint fuzz bench bench-store bench-compare crash roundtrip soak tidy tidy-check generate clean tools
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,11 +48,14 @@ fuzz: ## every fuzz target for FUZZTIME=5s
 bench: build ## every budget of this stage beside its baseline; PEER=rocketmq,nats also runs Apache RocketMQ (needs Java and Maven) and NATS JetStream
 	@go build -o bin/bench ./integration/bench && exec bin/bench -server bin/fusionmq -peer "$(PEER)" $(ARGS)
 
+bench-store: build ## every budget of the store beside its baseline: appends, exchange, 10,000 topics, groups, start, memory
+	@go build -o bin/bench ./integration/bench && exec bin/bench -server bin/fusionmq -only '^(store|groups|topics|start|memory)$$' $(ARGS)
+
 bench-compare: ## go benchmarks of REF= against the working tree (PKG=./store/log BENCH=Append)
 	@scripts/bench-compare "$(REF)" "$(PKG)" "$(BENCH)"
 
-crash: ## kill -9 under 100,000 sends and power cuts in process, SEEDS=10 printed seeds each
-	go test ./store -run 'TestLaw4' -count=1 -crash.seeds=$(SEEDS)
+crash: ## kill -9 under 100,000 sends, again and again on one store, and power cuts in process, SEEDS=10 printed seeds each
+	go test ./store -run 'TestLaw4' -count=1 -crash.seeds=$(SEEDS) -crash.kills=$$((5 * $(SEEDS)))
 	go test ./store/check -run 'TestEvery' -count=1 -check.each=1 -timeout 60m
 	NOTIFY_SEEDS=$(SEEDS) go test ./notify -run 'TestLaw5' -count=1
 	CRASH_SEEDS=$(SEEDS) go test ./integration/crash -run Law -count=1 -v -timeout 60m

@@ -55,3 +55,20 @@ func TestParseBenchmarks(t *testing.T) {
 		t.Errorf("parsed %v", got)
 	}
 }
+
+func TestExchangeBudgets(t *testing.T) {
+	const lines = `BenchmarkBudgetExchange600/exchange/filters=600-2   100  2000 ns/op  1000 cpu-ns/op  6 selected/op
+BenchmarkBudgetExchange600/exchange/filters=1-2     100  500 ns/op  250 cpu-ns/op  0.01 selected/op
+BenchmarkBudgetExchange600/programs/filters=600-2   100  30000 ns/op  19000 cpu-ns/op  6 selected/op
+`
+	var b bench
+	b.exchangeBudgets(parseBenchmarks(lines))
+	b.exchangeBudgets(parseBenchmarks(strings.Replace(lines, "programs", "other", 1)))
+	var got []string
+	for _, r := range b.table.rows {
+		got = append(got, r.ratio+" "+r.reached)
+	}
+	if s := strings.Join(got, ", "); s != "4.00 (<= 5.00) yes, 19.00 (>= 20.00) no,  not measured,  not measured" {
+		t.Error(s)
+	}
+}

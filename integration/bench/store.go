@@ -77,5 +77,22 @@ func (b *bench) storeBudgets() error {
 			b.table.below("allocations a record: "+c.budget, allocs, 1, "")
 		}
 	}
+	b.exchangeBudgets(got)
 	return nil
+}
+
+// exchangeBudgets compare what one message costs the predicate index with 600 filters, in processor time, with one filter and with evaluating
+// each of the 600.
+func (b *bench) exchangeBudgets(got map[string]map[string]float64) {
+	cpu := func(name string) float64 { return got["BenchmarkBudgetExchange600/"+name]["cpu-ns/op"] }
+	ours, one, each := cpu("exchange/filters=600"), cpu("exchange/filters=1"), cpu("programs/filters=600")
+	const most, least = "exchange, CPU a message with 600 filters of which 1% match, against 1 filter", "exchange, messages a CPU second with 600 filters, against evaluating each in its compiled form"
+	if ours == 0 || one == 0 || each == 0 {
+		for _, budget := range []string{most, least} {
+			b.table.unmeasured(budget, "no result of BenchmarkBudgetExchange600")
+		}
+		return
+	}
+	b.table.atMost(most, ours, one, 5, "ns")
+	b.table.atLeast(least, 1e9/ours, 1e9/each, 20, "/s")
 }
