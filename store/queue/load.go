@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -143,15 +144,9 @@ func (x *Index) loadQueues(spans []*span) (bad int, err error) {
 			q := &queues[j]
 			q.topic, q.id, q.known = t, p.id, true
 			q.next = p.first + int64(p.count)
-			low := p.min
-			if p0, ok, err := first.find(t.name, p.id, &t.number); err != nil {
-				return 0, err
-			} else if ok {
-				n, err := first.search(p0, x.cfg.LogMin)
-				if err != nil {
-					return 0, err
-				}
-				low = max(low, p0.first+int64(n))
+			low, bad, err := x.firstOffset(spans, t, p.id)
+			if err != nil {
+				return bad, err
 			}
 			q.min.Store(low)
 			q.visible.Store(q.next)
@@ -170,6 +165,32 @@ func (x *Index) loadQueues(spans []*span) (bad int, err error) {
 	}
 	x.cur = gen
 	return 0, nil
+}
+
+// firstOffset is the first offset of a queue that the log still has. What a span says that could be read when it was written is no
+// answer: that part of the log may not have gone after all. The first span knows every queue that is older; another one is looked for
+// where it begins.
+func (x *Index) firstOffset(spans []*span, t *Topic, id int32) (offset int64, bad int, err error) {
+	at := 0
+	p, ok, err := spans[0].find(t.name, id, &t.number)
+	if !ok && err == nil {
+		at = sort.Search(len(spans)-1, func(i int) bool { // the last one knows it
+			_, ok, e := spans[i].find(t.name, id, &t.number)
+			if e != nil && err == nil {
+				bad, err = i, e
+			}
+			return ok
+		})
+		if err == nil {
+			p, _, err = spans[at].find(t.name, id, &t.number)
+			bad = at
+		}
+	}
+	if err != nil {
+		return 0, bad, err
+	}
+	n, err := spans[at].search(p, x.cfg.LogMin)
+	return p.first + int64(n), at, err
 }
 
 func (q *Queue) loadRun(gen *generation, p part) error {
