@@ -241,11 +241,12 @@ func (c *crash) check(n int, keep float64) {
 	}
 	topics, groups := []string{"Sync", "Async", "Pushed"}, []string{"g"}
 	before := ask(c.t, s, topics, groups, crashQueues)
+	c.checkKeys(s, n, seen)
 	if err := s.Close(); err != nil {
 		c.problem("round %d: close after the power cut: %v", n, err)
 		return
 	}
-	for _, dir := range []string{"/store/fusionmq/index", "/store/fusionmq"} {
+	for _, dir := range []string{"/store/fusionmq/index", "/store/fusionmq/keys", "/store/fusionmq"} {
 		names, err := c.mem.List(dir)
 		if err != nil {
 			c.problem("%v", err)
@@ -265,12 +266,30 @@ func (c *crash) check(n int, keep float64) {
 	if diff := cmp.Diff(before, ask(c.t, s, topics, groups, crashQueues)); diff != "" {
 		c.problem("round %d: answers of views built anew (-before +after):\n%s", n, diff)
 	}
+	c.checkKeys(s, n, seen)
 	if err := s.Close(); err != nil {
 		c.problem("round %d: close: %v", n, err)
 	}
 	o := c.options(c.mem)
 	for _, f := range findings(c.t, o) {
 		c.problem("round %d: check: %+v", n, f)
+	}
+}
+
+// checkKeys asks for some messages by key: what is there is found, once, and what is gone is not.
+func (c *crash) checkKeys(s *store.Store, n int, seen map[int]bool) {
+	asked := 0
+	for id, m := range c.sent {
+		if asked++; asked > 40 {
+			return
+		}
+		want := 0
+		if seen[id] {
+			want = 1
+		}
+		if at := byKey(c.t, s, store.KeyQuery{Topic: m.topic, Key: fmt.Sprint("crash-", id)}); len(at) != want {
+			c.problem("round %d: key of message %d is at %v, want %d of it", n, id, at, want)
+		}
 	}
 }
 
@@ -348,7 +367,7 @@ func (c *crash) checkOwed(s *store.Store, n int) {
 
 // crashProperties are long now and then, so that sectors end in them.
 func crashProperties(id int) []byte {
-	return []byte("id\x01" + strings.Repeat(fmt.Sprint(id, "."), 1+id%5*id%90) + "\x02")
+	return []byte("KEYS\x01crash-" + fmt.Sprint(id) + "\x02id\x01" + strings.Repeat(fmt.Sprint(id, "."), 1+id%5*id%90) + "\x02")
 }
 
 func runCrash(t testing.TB, seed uint64, rounds int, wrap func(*vfs.Mem) vfs.FS) []string {
