@@ -77,8 +77,24 @@ func (b *bench) storeBudgets() error {
 			b.table.below("allocations a record: "+c.budget, allocs, 1, "")
 		}
 	}
+	b.publishBudgets(got)
 	b.exchangeBudgets(got)
 	return nil
+}
+
+// publishBudgets compare what a message takes of the log when it is published later with what a plain one takes.
+func (b *bench) publishBudgets(got map[string]map[string]float64) {
+	size := func(kind string) float64 { return got["BenchmarkBudgetPublish/kind="+kind]["log-B/op"] }
+	plain := size("plain")
+	for _, kind := range []string{"transaction", "delayed"} {
+		ours, budget := size(kind), "bytes of log a message, 1 KiB, "+kind+", against a plain one"
+		if ours == 0 || plain == 0 {
+			b.table.unmeasured(budget, "no result of BenchmarkBudgetPublish")
+			continue
+		}
+		b.table.atMost(budget, ours, plain, 1.15, "B")
+		b.table.below("bytes of log more than a plain one: "+kind, ours-plain, 200, "B")
+	}
 }
 
 // exchangeBudgets compare what one message costs the predicate index with 600 filters, in processor time, with one filter and with evaluating
