@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,4 +252,56 @@ func TestDeadLettersOfPushGroupsAreViews(t *testing.T) {
 	} else if why, _ := v.Property("__reason"); string(why) != "attempts" {
 		t.Errorf("reason is %q", why)
 	}
+}
+
+// A cancel that comes when the message is due: either it is taken back or it is published.
+func TestLaw5CancelledOrPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := store.Open(store.Options{FS: vfs.NewMem(), Dir: "/s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		addTopic(t, s, "T", meta.Async)
+		const n = 2000
+		due := time.Now().Add(time.Second)
+		var rs [n]store.Result
+		for i := range rs {
+			rs[i] = sendWaiting(t, s, store.Message{Topic: "T", Body: fmt.Append(nil, i), DeliverAt: due.UnixMilli()})
+		}
+		var cancelled [n]bool
+		var wg sync.WaitGroup
+		for k := range 4 {
+			wg.Go(func() {
+				time.Sleep(time.Until(due))
+				for i := n - 1 - k; i >= 0; i -= 4 {
+					err := s.CancelDelay(t.Context(), rs[i].Address)
+					if err != nil && !errors.Is(err, store.ErrNoDelay) {
+						t.Error(err)
+					}
+					cancelled[i] = err == nil
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		got := map[string]int{}
+		for _, b := range bodies(t, s, "T", 0) {
+			got[b]++
+		}
+		taken := 0
+		for i := range rs {
+			want := 1
+			if cancelled[i] {
+				want, taken = 0, taken+1
+			}
+			if got[fmt.Sprint(i)] != want {
+				t.Errorf("message %d, cancelled %v, is in the queue %d times", i, cancelled[i], got[fmt.Sprint(i)])
+			}
+		}
+		t.Logf("%d of %d cancelled", taken, n)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

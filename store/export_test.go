@@ -1,5 +1,7 @@
 package store
 
+import "github.com/fusionmq/fusionmq/store/runs"
+
 // HookPush has fn called by the writer each time that it has looked at the marks of a batch's topics and not yet pushed what
 // the dispatcher needs of it. nil ends that.
 func (s *Store) HookPush(fn func()) {
@@ -26,3 +28,9 @@ func (s *Store) Selects(f *PullFilter, e TopicEntry) bool { return s.selects(f, 
 
 // Look is what the cleaner does when its time has come.
 func (s *Store) Look() (segments int, err error) { return s.clean.look(false) }
+
+// TailRows has the table of what waits written to files when this many rows are in memory.
+func (o *Options) TailRows(n int) { o.tailRows = n }
+
+// Rows describes the table of what waits.
+func (s *Store) Rows() runs.Stats { return s.rows.Stats() }

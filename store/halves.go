@@ -155,25 +155,34 @@ func (s *Store) waitingView(kind state.ViewKind, position int64, size int32) (*s
 	return &state.View{Kind: kind, Topic: topic, Queue: id, Position: position, Size: size, TagsCode: int32(v.TagsCode())}, nil
 }
 
-// writeEnds writes operations that end what is claimed, and returns the error of each. The claims end when they have taken effect, or here
+// writeEnds writes operations that end what is claimed, at the durability of its topics, and returns the error of each. The claims end when they have taken effect, or here
 // when they are not in the log.
 func (s *Store) writeEnds(ops []state.Op) []error {
 	if len(ops) == 0 {
 		return nil
 	}
 	errs := make([]error, len(ops))
-	_, err := s.Operate(ops)
+	es := make([]*ending, len(ops))
+	sync := false
+	s.claims.mu.Lock()
+	for i := range ops {
+		c, _ := claimOf(&ops[i])
+		es[i] = s.claims.of[c] // before the dispatcher can take it out of the map
+	}
+	s.claims.mu.Unlock()
+	for i := range ops {
+		t := s.topic(ops[i].Topic)
+		sync = sync || t != nil && t.sync.Load()
+	}
+	_, err := s.operate(ops, sync)
 	s.claims.mu.Lock()
 	defer s.claims.mu.Unlock()
-	for i := range ops {
+	for i, e := range es {
 		errs[i] = err
-		c, _ := claimOf(&ops[i])
-		if e := s.claims.of[c]; e != nil {
-			e.err = err
-			close(e.done)
-			if err != nil && !errors.Is(err, ErrFlushTimeout) {
-				delete(s.claims.of, c)
-			}
+		e.err = err
+		close(e.done)
+		if c, _ := claimOf(&ops[i]); err != nil && !errors.Is(err, ErrFlushTimeout) && s.claims.of[c] == e {
+			delete(s.claims.of, c)
 		}
 	}
 	return errs

@@ -15,7 +15,10 @@ import (
 // take effect when the dispatcher reaches the record; Observer.Applied says when. What a publish shows can be read when Operate
 // returns, at the durability of its topic. An operation that cannot be written
 // gives a *state.OpError and nothing is appended.
-func (s *Store) Operate(ops []state.Op) (at int64, err error) {
+func (s *Store) Operate(ops []state.Op) (at int64, err error) { return s.operate(ops, false) }
+
+// operate is Operate; with sync it returns when the record is durable.
+func (s *Store) operate(ops []state.Op, sync bool) (at int64, err error) {
 	body, places, err := state.AppendViews(nil, ops, nil)
 	if err != nil {
 		return 0, err
@@ -31,6 +34,7 @@ func (s *Store) Operate(ops []state.Op) (at int64, err error) {
 		m.Flag = flagViews
 	}
 	s.add(b, s.oq, &m)
+	b.Items[0].Sync = sync
 	if len(places) > 0 {
 		if err := s.addViews(b, ops, places); err != nil {
 			return 0, err
