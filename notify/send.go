@@ -111,11 +111,8 @@ func (se *Session) prepare(sc *sendScratch, m *Incoming) error {
 	if err != nil {
 		return err
 	}
-	if !h.Committed {
-		return refuse("committed is false: this server does not serve half messages yet")
-	}
-	if h.Set.Has(wire.FieldPostDelay) && h.PostDelay != 0 {
-		return refuse("postDelayTime is %d: this server does not serve delayed messages yet", h.PostDelay)
+	if err := checkServed(h); err != nil {
+		return err
 	}
 	topic := se.s.store.Topics().GetBytes(h.Topic)
 	if topic == nil {
@@ -138,6 +135,22 @@ func (se *Session) prepare(sc *sendScratch, m *Incoming) error {
 		Topic: topic.Name, Queue: int32(se.queue % uint32(topic.WriteQueues)), Flag: 0, SysFlag: stored.SysFlag,
 		BornTime: stored.BornTime, BornHost: se.peer, Body: m.Body, Once: true, Properties: sc.props[start:len(sc.props):len(sc.props)],
 	})
+	return nil
+}
+
+// checkServed refuses what a header asks for and nobody here would do. A message that a publisher wants delivered in its way only is
+// not stored as an ordinary one.
+func checkServed(h *wire.MessageHeader) error {
+	switch {
+	case !h.Committed:
+		return refuse("committed is false: this server does not serve half messages yet")
+	case h.Set.Has(wire.FieldPostDelay) && h.PostDelay != 0:
+		return refuse("postDelayTime is %d: this server does not serve delayed messages yet", h.PostDelay)
+	case h.Set.Has(wire.FieldTTL) && h.TTL > 0: // 0 and less is none (rulings A28)
+		return refuse("timeToLive is %d: this server does not let messages expire yet; leave it out or send -1", h.TTL)
+	case h.Flag&wire.FlagSendOnce != 0:
+		return refuse("flag is %d: bit 4 (send once) asks for delivery at most once, which this server does not serve yet", h.Flag)
+	}
 	return nil
 }
 

@@ -342,6 +342,10 @@ func TestSendRefusesWithAReason(t *testing.T) {
 		{"one that is not there", func(m *Incoming) { m.Header.Topic = []byte("Other") }, "topic \"Other\" belongs to the system"},
 		{"half message", func(m *Incoming) { m.Header.Committed = false }, "committed is false"},
 		{"delay", func(m *Incoming) { m.Header.PostDelay = 5; m.Header.Set = m.Header.Set.With(wire.FieldPostDelay) }, "postDelayTime is 5"},
+		{"send once", func(m *Incoming) { m.Header.Flag = int32(wire.KindString) | wire.FlagSendOnce }, "flag is 17: bit 4 (send once)"},
+		{"time to live", func(m *Incoming) { m.Header.TTL = 604800; m.Header.Set = m.Header.Set.With(wire.FieldTTL) }, "timeToLive is 604800"},
+		{"no time to live", func(m *Incoming) { m.Header.TTL = -1; m.Header.Set = m.Header.Set.With(wire.FieldTTL) }, "does not exist"},
+		{"a flag that is not known", func(m *Incoming) { m.Header.Flag = 32 }, "does not exist"},
 		{"empty body", func(m *Incoming) { m.Body = nil }, "body"},
 		{"short id", func(m *Incoming) { m.Header.ID = []byte("x") }, "id"},
 	} {

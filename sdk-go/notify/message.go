@@ -46,12 +46,12 @@ type Message struct {
 
 	Header Header // 16 KiB of names and values at most
 
-	AtMostOnce bool          // one delivery attempt, no retry
+	AtMostOnce bool          // one delivery attempt, no retry. A FusionMQ server refuses it for now (CodeError)
 	Priority   int32         // 1..9; 0 is 4, the ordinary priority, and -1 the lowest. Arrives as the number that was sent
-	TTL        time.Duration // whole seconds, rounded up. Expired messages go to dead letter
-	RetryFor   time.Duration // how long the server tries before dead letter; whole seconds, rounded up
+	TTL        time.Duration // whole seconds, rounded up. A FusionMQ server refuses it for now (CodeError)
+	RetryFor   time.Duration // how long the server tries before dead letter; whole seconds, rounded up. A FusionMQ server has no dead letter yet and tries on
 	AckTimeout time.Duration // how long the server waits for a handler; whole milliseconds, rounded up
-	Delay      time.Duration // before the first delivery; whole milliseconds, rounded up
+	Delay      time.Duration // before the first delivery; whole milliseconds, rounded up. A FusionMQ server refuses it for now (CodeError)
 	Born       time.Time     // on the sender's clock. Zero: Send sets it
 
 	PublisherHost string // set by Publishers that know their host name
