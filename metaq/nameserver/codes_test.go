@@ -152,6 +152,9 @@ func TestListsAndPermissions(t *testing.T) {
 		t.Error("deleted for another cluster, gone here")
 	}
 	ask(remoting.ReqDeleteTopicInNameServer, "topic", "T")
+	if _, h := c.route("a b"); h.Code != remoting.RespTopicNotExist || !strings.Contains(h.Remark, "a b") || !strings.Contains(h.Remark, "there can be none") || strings.Contains(h.Remark, "created") {
+		t.Errorf("route of a name that no topic may have: %+v", h)
+	}
 	if _, h := c.route("T"); h.Code != remoting.RespTopicNotExist || !strings.Contains(h.Remark, "T") {
 		t.Errorf("got %d %q", h.Code, h.Remark)
 	}

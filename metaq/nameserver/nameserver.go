@@ -12,6 +12,7 @@ import (
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
 	"github.com/fusionmq/fusionmq/metaq/server"
+	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
@@ -225,8 +226,11 @@ func (n *NameServer) route(c *server.Conn, r *server.Request) (answer, error) {
 	}
 	data, found := n.table.Route(topic, c.Local().Addr())
 	if !found {
-		return answer{}, &fault{remoting.RespTopicNotExist, "no route for topic " + clip(topic) +
-			": no live broker has it. It is created by its first message when auto-creation is on, or with updateTopic"}
+		why := "no live broker has it. It is created by its first message when auto-creation is on, or with updateTopic"
+		if err := meta.CheckTopic(topic); err != nil {
+			why = "there can be none: " + err.Error()
+		}
+		return answer{}, &fault{remoting.RespTopicNotExist, "no route for topic " + clip(topic) + ": " + why}
 	}
 	if n.cfg.OrderTopics {
 		data.OrderTopicConf, _ = n.kv.get(OrderNamespace, topic)

@@ -106,6 +106,9 @@ func (p *Publisher) Send(ctx context.Context, m *Message) (Receipt, error) {
 // are. When it returns an error, which is about the message or ctx, fn is not called. The end of ctx ends the send, so
 // ctx must live, and m stay unchanged, until fn was called.
 func (p *Publisher) SendAsync(ctx context.Context, m *Message, fn func(Receipt, error)) error {
+	if fn == nil {
+		return formatError(MessageID{}, errors.New("function is nil; Send waits for the answer itself"))
+	}
 	s, err := p.begin(ctx, m)
 	if err != nil {
 		return err
@@ -179,6 +182,9 @@ type sending struct {
 
 // begin checks m, takes a slot and makes its sending.
 func (p *Publisher) begin(ctx context.Context, m *Message) (*sending, error) {
+	if m == nil {
+		return nil, formatError(MessageID{}, errors.New("message is nil"))
+	}
 	s, _ := p.ops.Get().(*sending)
 	if s == nil {
 		s = &sending{p: p, answered: make(chan struct{}, 1)}

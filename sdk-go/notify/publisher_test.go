@@ -137,6 +137,15 @@ func TestSendRefusesBadMessagesBeforeSending(t *testing.T) {
 				t.Errorf("%s: SendAsync = %v", tc.name, err)
 			}
 		}
+		if _, err := p.Send(t.Context(), nil); !errors.Is(err, CodeFormat) || !strings.Contains(err.Error(), "message is nil") {
+			t.Errorf("Send of no message = %v", err)
+		}
+		if err := p.SendAsync(t.Context(), nil, func(Receipt, error) {}); !errors.Is(err, CodeFormat) {
+			t.Errorf("SendAsync of no message = %v", err)
+		}
+		if err := p.SendAsync(t.Context(), message(), nil); !errors.Is(err, CodeFormat) || !strings.Contains(err.Error(), "function is nil") {
+			t.Errorf("SendAsync without a function = %v", err)
+		}
 		if len(f.stored) != 0 {
 			t.Errorf("%d bad messages were sent", len(f.stored))
 		}
