@@ -16,7 +16,8 @@ func WithWatermark(n int32) BindingOption { return func(b *wire.Binding) { b.Wat
 // messages for it.
 func Volatile() BindingOption { return func(b *wire.Binding) { b.Persistent = false } }
 
-// WithShadow asks for stress-test messages too, overriding the default of not getting them.
+// WithShadow asks for stress-test messages too, overriding the default of not getting them. A FusionMQ server refuses it
+// for now.
 func WithShadow() BindingOption { return func(b *wire.Binding) { b.Shadow = true } }
 
 // Direct subscribes to one message type of a topic.
@@ -24,12 +25,12 @@ func Direct(topic, messageType string, opts ...BindingOption) Binding {
 	return binding(wire.Direct, topic, messageType, opts)
 }
 
-// Pattern subscribes to the message types that a regular expression (RE2) matches as a whole.
+// Pattern subscribes to the message types that a regular expression (RE2) matches as a whole. A FusionMQ server refuses it for now.
 func Pattern(topic, expr string, opts ...BindingOption) Binding {
 	return binding(wire.Pattern, topic, expr, opts)
 }
 
-// Filter subscribes to the messages whose header a filter expression selects.
+// Filter subscribes to the messages whose header a filter expression selects. A FusionMQ server refuses it for now.
 func Filter(topic, expr string, opts ...BindingOption) Binding {
 	return binding(wire.Header, topic, expr, opts)
 }
