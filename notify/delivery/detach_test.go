@@ -33,6 +33,47 @@ func TestRetryLineSeenDuringADetachPostsNothingTwice(t *testing.T) {
 	}
 }
 
+// What a group is owed while it is detached before its cursor has come to the attach record waits behind the cursor, like what it was
+// owed before: a member that comes meanwhile does not get the newest first.
+func TestLaw5DetachBeforeTheCursorIsThereKeepsTheOrder(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		l := newLedger()
+		g := NewGroup("g", Config{}, l)
+		s := g.Stream("T")
+		s.Start(0, 0, 0)
+		s.BeginAttach()
+		s.EndAttach(10)
+		msgs := l.Add(nil, []state.Owed{owed("T", 20, "g"), owed("T", 30, "g")})
+		s.Owe(msgs[0], 0)
+		was := s.BeginDetach()
+		s.Owe(msgs[1], 0)
+		var c fakeConn
+		g.Join(&c, 0, false)
+		g.Pump(1)
+		if len(c.got) != 0 {
+			t.Fatalf("posted the message at %d first", c.got[0].Message.Address)
+		}
+		if !fails {
+			s.EndDetach(40, was, 2)
+			l.Detached("T", "g", 40)
+			g.Pump(2)
+			if len(c.got) != 0 || s.Owed() != 0 || l.Open() != 2 {
+				t.Errorf("after the detach %d are posted, %d owed", len(c.got), s.Owed())
+			}
+			if ops(l, 2); l.Open() != 0 {
+				t.Errorf("%d messages are open, the retry line has them", l.Open())
+			}
+			continue
+		}
+		s.EndDetach(-1, was, 2)
+		s.Read(nil, 10)
+		g.Pump(2)
+		if len(c.got) != 2 || c.got[0].Message.Address != 20 {
+			t.Errorf("after a detach that was not written %d are posted", len(c.got))
+		}
+	}
+}
+
 // The store refuses an attach while its cursor is below what an earlier attach has owed. So where the cursor stands when
 // the last member goes has to reach the log before the next attach.
 func TestCursorThatStepsOverAnEarlierAttachIsWrittenWhenTheLastMemberGoes(t *testing.T) {

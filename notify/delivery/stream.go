@@ -137,11 +137,11 @@ func (s *Stream) Owe(m *Message, share int32) (overflow bool) {
 		s.group.ledger.moved(m, share)
 		return false
 	}
-	switch s.mode {
-	case Detached:
+	switch {
+	case s.mode == Detached:
 		s.group.ledger.moved(m, share)
 		return false
-	case Attaching, Joining:
+	case s.mode == Attaching, s.mode == Joining, s.mode == Detaching && s.readTo < s.attach: // behind what the cursor will find
 		s.held.push(it)
 		s.owed++
 	default:
