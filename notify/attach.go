@@ -26,19 +26,26 @@ const (
 func (s *Service) attach(g *group, st *stream) {
 	topic := st.d.Topic
 	s.commit.Lock()
-	ops, _ := s.ledger.Ops(s.commit.pending, s.now(), false)
-	at, err := s.writeLast(ops, state.Op{Kind: state.OpAttach, Topic: topic, Group: g.name})
+	g.mu.Lock()
+	alone := g.d.Members() == 0
+	g.mu.Unlock()
+	var at int64
+	var err error
+	if !alone { // the cursor of a group without members has everything in its order
+		ops, _ := s.ledger.Ops(s.commit.pending, s.now(), false)
+		at, err = s.writeLast(ops, state.Op{Kind: state.OpAttach, Topic: topic, Group: g.name})
+	}
 	s.commit.Unlock()
 	poke(s.flushNow) // Ops may have left something that is not due yet
 	var pos state.GroupPosition
 	refused := false
-	if err == nil && s.waitApplied(at) { // else the service stops, and the next start sees what the log says
+	if !alone && err == nil && s.waitApplied(at) { // else the service stops, and the next start sees what the log says
 		pos, _ = s.store.Cursor(topic, g.name)
 		refused = !pos.Attached || pos.Attach != at
 	}
 	g.mu.Lock()
 	switch {
-	case err != nil:
+	case err != nil, alone:
 		st.d.EndAttach(-1)
 	case refused:
 		st.d.Refused(pos)

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,5 +82,30 @@ func TestOverflowWhileAGroupIsBeingAttached(t *testing.T) {
 	w.until("the overflow", func() bool { n := w.svc.Stats(); return n.Overflows == 1 && n.Detaches == 1 })
 	a.takes(0)
 	w.until("all of it", func() bool { w.ackAll(); return len(w.acked("S-a")) == backlog+1 })
+	w.check()
+}
+
+// A group whose last member goes while its attach waits to be written stays with its cursor, which has everything in its order.
+func TestGroupWithoutMembersIsNotAttached(t *testing.T) {
+	hold := make(chan struct{})
+	st := &hooked{cursor: func(string, string) { <-hold }} // the group's look at its new binding
+	w := newWorld(t, 47, nil, st.wrap)
+	a := w.join("S-a", fanoutOn("T"))
+	w.svc.commit.Lock()
+	close(hold)
+	w.until("the attach to wait for the lock", func() bool { return w.mode("S-a", "T") == "attaching" })
+	a.leave()
+	w.svc.commit.Unlock()
+	w.quiet()
+	if n := w.svc.Stats(); n.Attaches != 0 || n.Detaches != 0 {
+		t.Errorf("%d attaches and %d detaches of a group without members", n.Attaches, n.Detaches)
+	}
+	ids := w.send("T", "x", "y")
+	a = w.join("S-a")
+	w.until("catch-up", func() bool { return w.waiting(a) == 2 })
+	if got := w.ids(a); !slices.Equal(got, ids) {
+		t.Errorf("got %v, want %v", got, ids)
+	}
+	w.ackAll()
 	w.check()
 }
