@@ -196,15 +196,10 @@ func (d *dispatcher) message(topic string, id int32, e queue.Entry, props []byte
 // be long, and a message that cannot be read any more is for who delivers it to find, not a reason not to start.
 func (d *dispatcher) oweWindow() {
 	s := d.s
-	seen := map[string]bool{}
 	var es [64]TopicEntry
-	for _, b := range s.machine.Bindings() {
-		if seen[b.Topic] {
-			continue
-		}
-		seen[b.Topic] = true
+	for _, topic := range s.machine.Windows() {
 		entries := es[:0]
-		for p := range s.machine.Scan(b.Topic, 0) {
+		for p := range s.machine.Scan(topic, 0) {
 			if len(p.Targets) == 0 {
 				continue
 			}
@@ -212,13 +207,13 @@ func (d *dispatcher) oweWindow() {
 				entries = entries[1:]
 			}
 			if len(entries) == 0 {
-				entries = es[:s.ReadTopic(b.Topic, p.Address, es[:])]
+				entries = es[:s.ReadTopic(topic, p.Address, es[:])]
 			}
-			o := state.Owed{Topic: b.Topic, Address: p.Address, Position: p.Position, Size: p.Size, Targets: p.Targets}
+			o := state.Owed{Topic: topic, Address: p.Address, Position: p.Position, Size: p.Size, Targets: p.Targets}
 			if len(entries) > 0 && entries[0].Address == p.Address {
 				o.Queue, o.Time, o.TagsCode = entries[0].Queue, entries[0].Time, entries[0].TagsCode
 			} else {
-				s.event(levelError, "message owed to push groups is in no queue", "topic", b.Topic, "address", p.Address)
+				s.event(levelError, "message owed to push groups is in no queue", "topic", topic, "address", p.Address)
 			}
 			d.owed = append(d.owed, o)
 		}

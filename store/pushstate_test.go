@@ -341,6 +341,32 @@ func TestWindowIsToldAgainAfterAStart(t *testing.T) {
 	}
 }
 
+// A group may have ended its bindings while it is attached: what the window owes it is told all the same.
+func TestWindowOfAGroupWithoutBindingsIsToldAfterAStart(t *testing.T) {
+	o := store.Options{Dir: t.TempDir(), SegmentBytes: 64 << 10, Exchange: newFanout()}
+	s, err := tryOpen(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addTopic(t, s, "A", meta.Async)
+	ops := bindOps("A", "g")
+	operate(t, s, ops...)
+	addTopic(t, s, "B", meta.Async)
+	operate(t, s, bindOps("B", "h")...)
+	want := []int64{send(t, s, "A", 0, "x").Address, send(t, s, "A", 1, "y").Address}
+	operate(t, s, state.Op{Kind: state.OpUnbind, Topic: "A", Group: "g", Binding: ops[0].Binding})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	told := newLedger()
+	o.Exchange, o.Observer = newFanout(), told
+	send(t, open(t, o), "B", 0, "new")
+	told.owedOf("B", 1) // comes after all that is told again
+	if diff := cmp.Diff(want, told.owedOf("A", 0)); diff != "" {
+		t.Errorf("owed after a start (-want +got):\n%s", diff)
+	}
+}
+
 // A record that went bad below the checkpoint, and that a group is owed, does not keep the store from starting: it is told, so
 // that who delivers it counts and names it.
 func TestADamagedRecordThatIsOwedDoesNotStopTheStart(t *testing.T) {

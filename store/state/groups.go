@@ -64,3 +64,15 @@ func (g *group) topics() []string {
 func (p *position) holds() bool { return p.live > 0 || len(p.ended) > 0 || p.Attached }
 
 func (l *line) holds() bool { return l.count > 0 }
+
+// Windows lists, in order, the topics whose windows owe attached groups something.
+func (m *Machine) Windows() []string {
+	var all []string
+	for _, t := range m.byTopic {
+		if t.window.live > 0 {
+			all = append(all, t.name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
