@@ -45,7 +45,7 @@ type Item struct {
 type View struct {
 	Item        int // index into Batch.Items; views are in the order of their items
 	Seq         *Sequence
-	At          int // of the 8 bytes for the queue offset, little-endian, from the start of the record; in its body
+	At          int // of the 7 bytes for the queue offset, little-endian, from the start of the record; in its body
 	QueueOffset int64
 
 	// Carried through to Options.Written.
@@ -100,7 +100,8 @@ func (b *Batch) placeViews(i int, rec []byte) {
 		v := &vs[k]
 		v.QueueOffset = v.Seq.next
 		v.Seq.next++
-		binary.LittleEndian.PutUint64(rec[v.At:], uint64(v.QueueOffset))
+		at := rec[v.At-1:] // the byte in front stays
+		binary.LittleEndian.PutUint64(at, uint64(v.QueueOffset)<<8|uint64(at[0]))
 	}
 	if len(vs) > 0 {
 		record.UpdateBodyCRC(rec)

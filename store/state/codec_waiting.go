@@ -8,23 +8,50 @@ import (
 
 // What of an OpPublish has a fixed place, from its first byte, little-endian: the rest is varints.
 //
-//	0 1 kind   1 1 view kind   2 4 back: bytes from the start of the record to here   6 8 queue offset
+//	0 1 kind
+//	1 1 view kind, and bit 7 for one in the topic of the message itself, without reconsume times and level
+//	2 7 queue offset
+//	9 3 back: bytes from the start of the record to here
+//
+// A single transaction or delay must not cost much, so there is no byte more than that takes.
 const (
-	viewBackAt   = 2
-	ViewOffsetAt = 6 // where the log writes the queue offset
-	viewFixed    = 14
+	ViewOffsetAt = 2 // where the log writes the queue offset
+	viewBackAt   = 9
+	viewFixed    = 12
+	viewShort    = 0x80
+	maxBack      = 1<<24 - 1
+	maxOffset    = 1<<56 - 1
 )
 
 // SetBack writes how far the OpPublish that b begins with lies behind the start of its record.
-func SetBack(b []byte, back int) { binary.LittleEndian.PutUint32(b[viewBackAt:], uint32(back)) }
+func SetBack(b []byte, back int) {
+	b[viewBackAt], b[viewBackAt+1], b[viewBackAt+2] = byte(back), byte(back>>8), byte(back>>16)
+}
+
+func backOf(b []byte) int {
+	return int(b[viewBackAt]) | int(b[viewBackAt+1])<<8 | int(b[viewBackAt+2])<<16
+}
+
+func viewOffset(b []byte) int64 {
+	return int64(binary.LittleEndian.Uint64(b[ViewOffsetAt:]) & maxOffset)
+}
+
+// short is whether what most views do not need can be left out.
+func (op *Op) short() bool {
+	v := op.View
+	return v.Topic == op.Topic && v.Reconsume == 0 && v.Level == 0
+}
 
 // ViewBack reads it; ok is false where no OpPublish can be.
 func ViewBack(b []byte) (back int, ok bool) {
-	if len(b) < viewFixed || OpKind(b[0]) != OpPublish || b[1] == 0 || ViewKind(b[1]) > lastView {
+	if kind := ViewKind(0); len(b) >= viewFixed {
+		kind = ViewKind(b[1] &^ viewShort)
+		ok = OpKind(b[0]) == OpPublish && kind >= ViewCommit && kind <= lastView
+	}
+	if !ok {
 		return 0, false
 	}
-	n := binary.LittleEndian.Uint32(b[viewBackAt:])
-	return int(n), n <= math.MaxInt32
+	return backOf(b), true
 }
 
 // ViewBytes is how much of an OpPublish ViewBack needs.
@@ -63,6 +90,9 @@ func (op *Op) checkWaiting(bad func(field, value, want string) error, name func(
 	if err := name("view topic", v.Topic); err != nil {
 		return err
 	}
+	if v.Offset > maxOffset || v.Back > maxBack {
+		return bad("queue offset or back of the view", number(max(v.Offset, int64(v.Back))), "below 1<<56 and 1<<24")
+	}
 	if v.Queue < 0 || v.Offset < 0 || v.Back < 0 || v.Position < 0 || v.Size < 0 || v.Reconsume < 0 || v.Level < 0 {
 		return bad("a number of the view", number(min(int64(v.Queue), v.Offset, int64(v.Back), v.Position, int64(v.Size), int64(v.Reconsume), int64(v.Level))), "0 or more")
 	}
@@ -77,9 +107,13 @@ func (e *opEncoder) appendWaiting(b []byte, op *Op) []byte {
 	}
 	v := op.View
 	if v != nil {
-		b = append(b, byte(v.Kind))
-		b = binary.LittleEndian.AppendUint32(b, uint32(v.Back))
-		b = binary.LittleEndian.AppendUint64(b, uint64(v.Offset))
+		kind := byte(v.Kind)
+		if op.short() {
+			kind |= viewShort
+		}
+		b = append(b, kind)
+		b = binary.LittleEndian.AppendUint64(b, uint64(v.Offset))[:len(b)+7]
+		b = append(b, byte(v.Back), byte(v.Back>>8), byte(v.Back>>16))
 	}
 	uvarint(int64(e.intern(op.Topic)))
 	if op.grouped() {
@@ -88,13 +122,15 @@ func (e *opEncoder) appendWaiting(b []byte, op *Op) []byte {
 	uvarint(op.First)
 	switch op.Kind {
 	case OpPublish:
-		uvarint(int64(e.intern(v.Topic)))
+		if !op.short() {
+			uvarint(int64(e.intern(v.Topic)))
+			uvarint(int64(v.Reconsume))
+			uvarint(int64(v.Level))
+		}
 		uvarint(int64(v.Queue))
 		b = binary.AppendVarint(b, v.Position-op.First)
 		uvarint(int64(v.Size))
 		b = binary.AppendVarint(b, int64(v.TagsCode))
-		uvarint(int64(v.Reconsume))
-		uvarint(int64(v.Level))
 	case OpRollback, OpCancel:
 		uvarint(op.Last - op.First)
 	case OpCheck:
@@ -121,12 +157,16 @@ func (d *decoder) waiting(op *Op, list []string) {
 	}
 	number := func() int32 { return int32(d.uvarint(math.MaxInt32)) }
 	var v *View
+	short := false
 	if op.Kind == OpPublish {
 		if len(d.b) < viewFixed-1 {
 			d.fail("view is cut off")
 			return
 		}
-		v = &View{Kind: ViewKind(d.b[0]), Back: int32(binary.LittleEndian.Uint32(d.b[viewBackAt-1:])), Offset: int64(binary.LittleEndian.Uint64(d.b[ViewOffsetAt-1:]))}
+		var fixed [viewFixed]byte
+		copy(fixed[1:], d.b)
+		short = fixed[1]&viewShort != 0
+		v = &View{Kind: ViewKind(fixed[1] &^ viewShort), Back: int32(backOf(fixed[:])), Offset: viewOffset(fixed[:])}
 		d.b = d.b[viewFixed-1:]
 		op.View = v
 	}
@@ -137,7 +177,12 @@ func (d *decoder) waiting(op *Op, list []string) {
 	op.First = int64(d.uvarint(math.MaxInt64))
 	switch op.Kind {
 	case OpPublish:
-		v.Topic = d.name(list)
+		if v.Topic = op.Topic; !short {
+			v.Topic = d.name(list)
+			if v.Reconsume, v.Level = number(), number(); d.err == nil && op.short() {
+				d.fail("view is not in its shortest form")
+			}
+		}
 		v.Queue = number()
 		v.Position = op.First + d.varint()
 		v.Size = number()
@@ -146,7 +191,6 @@ func (d *decoder) waiting(op *Op, list []string) {
 		} else {
 			d.fail("tags code has more than 32 bits")
 		}
-		v.Reconsume, v.Level = number(), number()
 	case OpRollback, OpCancel:
 		op.Last = op.First + int64(d.uvarint(math.MaxInt64))
 	case OpCheck:

@@ -52,8 +52,9 @@
 //	  attach, detach     topic, group
 //	  cursor             topic, group, first
 //	  relocate           topic, first, last - first, size
-//	  publish            fixed width, little-endian: view kind 1, back 4, queue offset 8; then topic, group (retry and dead letter
-//	                     only), first, view topic, queue, position - first (signed), size, tags code (signed), reconsume, level
+//	  publish            fixed width, little-endian: view kind 1 (bit 7: short), queue offset 7, back 3; then topic, group (retry and
+//	                     dead letter only), first; unless short: view topic, reconsume, level; queue, position - first (signed),
+//	                     size, tags code (signed)
 //	  rollback, cancel   topic, first, last - first
 //	  check              topic, first, checks, due
 //	  return             topic, group, first, position - first (signed), size, attempts, due, level

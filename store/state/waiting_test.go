@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"math"
@@ -30,9 +29,9 @@ var goldenWaiting = []Op{
 const goldenWaitingBody = "01" + // version
 	"04" + "055472616465" + "03706179" + "0a255245545259257061790825444c5125706179" + // Trade pay %RETRY%pay %DLQ%pay
 	"0a" + // 10 operations
-	"0901" + "82000000" + "4d00000000000000" + "00" + "e807" + "00" + "03" + "00" + "ac02" + "09" + "00" + "00" + // commit
-	"0904" + "aa000000" + "0000000000010000" + "0001" + "d00f" + "02" + "00" + "e0f0d7c69e05" + "ac02" + "8ea0bd02" + "02" + "04" + // retry
-	"0905" + "e6000000" + "0000000000000000" + "0001" + "d00f" + "03" + "00" + "e707" + "ac02" + "00" + "10" + "00" + // dead
+	"0981" + "4d000000000000" + "820000" + "00" + "e807" + "03" + "00" + "ac02" + "09" + // commit
+	"0904" + "00000000000100" + "aa0000" + "0001" + "d00f" + "02" + "02" + "04" + "00" + "e0f0d7c69e05" + "ac02" + "8ea0bd02" + // retry
+	"0905" + "00000000000000" + "e60000" + "0001" + "d00f" + "03" + "10" + "00" + "00" + "e707" + "ac02" + "00" + // dead
 	"0a" + "00" + "e807" + "98be868f01" + // rollback
 	"0b" + "00" + "b009" + "03" + "80a0f1c2b134" + // check
 	"0c" + "00" + "b009" + "00" + // cancel
@@ -64,8 +63,8 @@ func TestGoldenWaitingOperations(t *testing.T) {
 	// What has a fixed place is where the log and a reader of one entry look for it.
 	for i, at := range places {
 		v := goldenWaiting[i].View
-		if back, ok := ViewBack(b[at:]); !ok || back != int(v.Back) || int64(binary.LittleEndian.Uint64(b[at+ViewOffsetAt:])) != v.Offset {
-			t.Errorf("view %d: back %d, %v, offset %d", i, back, ok, binary.LittleEndian.Uint64(b[at+ViewOffsetAt:]))
+		if back, ok := ViewBack(b[at:]); !ok || back != int(v.Back) || viewOffset(b[at:]) != v.Offset {
+			t.Errorf("view %d: back %d, %v, offset %d", i, back, ok, viewOffset(b[at:]))
 		}
 		one, err := DecodeView(b, at)
 		if d := gocmp.Diff(goldenWaiting[i], one); d != "" || err != nil {
