@@ -172,7 +172,8 @@ func TestLaw7TableKeepsLittleInMemory(t *testing.T) {
 		}
 	}
 	settleMerges(x)
-	if s = x.Stats(); s.Rows > rows {
+	// A run has more rows than all newer ones together, so deletions may wait beside what they delete until there are as many.
+	if s = x.Stats(); s.Rows > 2*rows {
 		t.Errorf("%d rows are left of %d, stats %+v", s.Rows, rows/100, s)
 	}
 	if got := len(contents(x)); got != rows/100 {
