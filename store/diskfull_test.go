@@ -195,6 +195,7 @@ func TestSpaceIsKeptBackForMovingWhatIsOwed(t *testing.T) {
 	c, mem := newClock(), vfs.NewMem()
 	o := retentionOn(c, mem)
 	o.FlushInterval, o.Retention.MostAtOnce = time.Millisecond, 1
+	o.CheckpointBytes = 64 << 20 // files of views would take of what is free while it is measured
 	s := open(t, o)
 	addTopic(t, s, "P", meta.Async)
 	operate(t, s, bindOps("P", "g")...)
