@@ -48,6 +48,7 @@ type dispatcher struct {
 		sync.Mutex
 		heads   []head // ascending; with lost set they end before end
 		spare   []head
+		working bool  // what was in heads is being dispatched
 		lost    bool  // the heads had no room for some that came later
 		end     int64 // everything below it has been pushed or needs no dispatch
 		waiters []applyWaiter
@@ -78,6 +79,17 @@ func (d *dispatcher) init(s *Store) {
 }
 
 func (d *dispatcher) position() int64 { return d.pos.Load() }
+
+// covered is what the views cover: position, or the end of the log while what came behind it needs no dispatch. Nobody is woken for
+// such records, so position stays behind them.
+func (d *dispatcher) covered() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.mu.heads) > 0 || d.mu.lost || d.mu.working {
+		return d.pos.Load()
+	}
+	return max(d.pos.Load(), d.mu.end)
+}
 
 func (d *dispatcher) signal() {
 	select {
@@ -131,7 +143,7 @@ func (d *dispatcher) drain() {
 	for {
 		d.mu.Lock()
 		heads, lost, end := d.mu.heads, d.mu.lost, d.mu.end
-		d.mu.heads, d.mu.spare, d.mu.lost = d.mu.spare[:0], nil, false
+		d.mu.heads, d.mu.spare, d.mu.lost, d.mu.working = d.mu.spare[:0], nil, false, true
 		d.mu.Unlock()
 		from := d.pos.Load()
 		for i := range heads {
@@ -162,7 +174,7 @@ func (d *dispatcher) drain() {
 		d.releaseHeld()
 		clear(heads)
 		d.mu.Lock()
-		d.mu.spare = heads[:0]
+		d.mu.spare, d.mu.working = heads[:0], false
 		idle := d.mu.end == end
 		d.mu.Unlock()
 		d.advance(end)

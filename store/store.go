@@ -137,7 +137,7 @@ type Bounds struct{ Min, Max, Synced, Dispatched int64 }
 
 // Bounds returns them as of now; each value is exact, together they may be of different moments.
 func (s *Store) Bounds() Bounds {
-	b := Bounds{Min: s.log.Min(), Synced: s.log.Synced(), Dispatched: s.dispatch.position()}
+	b := Bounds{Min: s.log.Min(), Synced: s.log.Synced(), Dispatched: s.dispatch.covered()}
 	b.Max = s.log.Told()
 	return b
 }
