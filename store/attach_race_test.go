@@ -11,7 +11,7 @@ import (
 
 // slowMark is an exchange that makes the dispatcher wait between applying an attach and marking its topic.
 type slowMark struct {
-	*fanout
+	state.Exchange
 	applied chan struct{} // closed when the attach is applied
 	mark    chan struct{} // closed when the topic may be marked
 }
@@ -23,13 +23,13 @@ func (x *slowMark) Interested(topic string) bool {
 		close(x.applied)
 		<-x.mark
 	}
-	return x.fanout.Interested(topic)
+	return x.Exchange.Interested(topic)
 }
 
 // A writer may look at a topic's mark just before an attach sets it, and push nothing of its batch just after. The batch is
 // behind the attach all the same.
 func TestLaw5MessagesSentAsAGroupAttachesAreOwed(t *testing.T) {
-	told, x := newLedger(), &slowMark{fanout: newFanout(), applied: make(chan struct{}), mark: make(chan struct{})}
+	told, x := newLedger(), &slowMark{Exchange: newFanout(), applied: make(chan struct{}), mark: make(chan struct{})}
 	s := open(t, store.Options{SegmentBytes: 1 << 20, Exchange: x, Observer: told})
 	addTopic(t, s, "T", meta.Async)
 	operate(t, s, bindOps("T", "g")[0]) // nobody is attached, so the exchange is not asked

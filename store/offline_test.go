@@ -13,18 +13,18 @@ import (
 
 // asked counts the messages that an exchange was asked about.
 type asked struct {
-	*fanout
+	state.Exchange
 	n atomic.Int64
 }
 
 func (x *asked) Targets(dst []string, at int64, topic string, props []byte) []string {
 	x.n.Add(1)
-	return x.fanout.Targets(dst, at, topic, props)
+	return x.Exchange.Targets(dst, at, topic, props)
 }
 
 func TestLaw6GroupsThatAreOfflineCostATopicNothing(t *testing.T) {
 	dir := t.TempDir()
-	x, told := &asked{fanout: newFanout()}, newLedger()
+	x, told := &asked{Exchange: newFanout()}, newLedger()
 	s := open(t, store.Options{Dir: dir, SegmentBytes: 256 << 10, Exchange: x, Observer: told})
 	addTopic(t, s, "T", meta.Async)
 	var ops []state.Op
@@ -49,7 +49,7 @@ func TestLaw6GroupsThatAreOfflineCostATopicNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	x, told = &asked{fanout: newFanout()}, newLedger()
+	x, told = &asked{Exchange: newFanout()}, newLedger()
 	s = open(t, store.Options{Dir: dir, SegmentBytes: 256 << 10, Exchange: x, Observer: told})
 	want = append(want, send(t, s, "T", 0, "after a restart").Address)
 	if got := told.owedOf("T", 3); !slices.Equal(got, want) {

@@ -12,44 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fusionmq/fusionmq/store"
+	"github.com/fusionmq/fusionmq/store/internal/fanout"
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/state"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
-// fanout is an exchange without filters: every group with a binding on a topic is a target.
-type fanout struct {
-	mu    sync.Mutex
-	bound map[string][]string
-}
-
-func newFanout() *fanout { return &fanout{bound: map[string][]string{}} }
-
-func (x *fanout) Bind(_ int64, topic, group string, _ state.Binding) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !slices.Contains(x.bound[topic], group) {
-		x.bound[topic] = append(x.bound[topic], group)
-	}
-}
-
-func (x *fanout) Unbind(_ int64, topic, group string, _ state.Binding) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.bound[topic] = slices.DeleteFunc(x.bound[topic], func(g string) bool { return g == group })
-}
-
-func (x *fanout) Interested(topic string) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return len(x.bound[topic]) > 0
-}
-
-func (x *fanout) Targets(dst []string, _ int64, topic string, _ []byte) []string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return append(dst, x.bound[topic]...)
-}
+func newFanout() state.Exchange { return fanout.New() }
 
 // ledger is an observer that keeps what it is told.
 type ledger struct {

@@ -19,27 +19,12 @@ import (
 
 	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/check"
+	"github.com/fusionmq/fusionmq/store/internal/fanout"
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/state"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
-
-// all owes every message to every group that is bound.
-type all struct{ groups map[string][]string }
-
-func newAll() state.Exchange { return &all{map[string][]string{}} }
-
-func (x *all) Bind(_ int64, topic, group string, _ state.Binding) {
-	x.groups[topic] = append(x.groups[topic], group)
-}
-func (x *all) Unbind(_ int64, topic, group string, _ state.Binding) {
-	x.groups[topic] = slices.DeleteFunc(x.groups[topic], func(g string) bool { return g == group })
-}
-func (x *all) Interested(topic string) bool { return len(x.groups[topic]) > 0 }
-func (x *all) Targets(dst []string, _ int64, topic string, _ []byte) []string {
-	return append(dst, x.groups[topic]...)
-}
 
 const segmentBytes = 64 << 10
 
@@ -47,7 +32,7 @@ const segmentBytes = 64 << 10
 func directory(t *testing.T, messages, body int) *vfs.Mem {
 	t.Helper()
 	m := vfs.NewMem()
-	s, err := store.Open(store.Options{Dir: "/s", FS: m, SegmentBytes: segmentBytes, CheckpointBytes: 64 << 10, Exchange: newAll()})
+	s, err := store.Open(store.Options{Dir: "/s", FS: m, SegmentBytes: segmentBytes, CheckpointBytes: 64 << 10, Exchange: fanout.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +65,7 @@ func directory(t *testing.T, messages, body int) *vfs.Mem {
 
 func run(t *testing.T, fsys vfs.FS) *check.Report {
 	t.Helper()
-	r, err := check.Run(context.Background(), check.Options{Dir: "/s", FS: fsys, Exchange: newAll})
+	r, err := check.Run(context.Background(), check.Options{Dir: "/s", FS: fsys, Exchange: fanout.New})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +177,7 @@ func TestEveryFlippedBitThatAnythingShowsIsFound(t *testing.T) {
 		found := 0
 		for off := rng.Int64N(*each); off < int64(len(b)); off += *each {
 			bit := byte(1) << rng.IntN(8)
-			r, err := check.Run(context.Background(), check.Options{Dir: "/s", Exchange: newAll, FS: change(t, m, name, func(f vfs.File) error {
+			r, err := check.Run(context.Background(), check.Options{Dir: "/s", Exchange: fanout.New, FS: change(t, m, name, func(f vfs.File) error {
 				_, err := f.WriteAt([]byte{all[name][off] ^ bit}, off)
 				return err
 			})})

@@ -17,6 +17,7 @@ import (
 	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/check"
 	"github.com/fusionmq/fusionmq/store/export"
+	"github.com/fusionmq/fusionmq/store/internal/fanout"
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
@@ -24,21 +25,6 @@ import (
 	"github.com/fusionmq/fusionmq/store/state"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
-
-type all struct{ groups map[string][]string }
-
-func newAll() state.Exchange { return &all{map[string][]string{}} }
-
-func (x *all) Bind(_ int64, topic, group string, _ state.Binding) {
-	x.groups[topic] = append(x.groups[topic], group)
-}
-func (x *all) Unbind(_ int64, topic, group string, _ state.Binding) {
-	x.groups[topic] = slices.DeleteFunc(x.groups[topic], func(g string) bool { return g == group })
-}
-func (x *all) Interested(topic string) bool { return len(x.groups[topic]) > 0 }
-func (x *all) Targets(dst []string, _ int64, topic string, _ []byte) []string {
-	return append(dst, x.groups[topic]...)
-}
 
 // source is a store with some of everything.
 type source struct {
@@ -49,7 +35,7 @@ type source struct {
 
 func open(t *testing.T, fsys *vfs.Mem) *source {
 	t.Helper()
-	s, err := store.Open(store.Options{Dir: "/s", FS: fsys, SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Exchange: newAll()})
+	s, err := store.Open(store.Options{Dir: "/s", FS: fsys, SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Exchange: fanout.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +171,7 @@ func exported(t *testing.T, fsys vfs.FS) (map[string]map[int64]message, *rocketm
 
 func run(t *testing.T, fsys vfs.FS, o export.Options) *export.Summary {
 	t.Helper()
-	o.Src, o.Dst, o.FS, o.Exchange = "/s", "/d", fsys, newAll
+	o.Src, o.Dst, o.FS, o.Exchange = "/s", "/d", fsys, fanout.New
 	sum, err := export.Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/check"
+	"github.com/fusionmq/fusionmq/store/internal/fanout"
 	"github.com/fusionmq/fusionmq/store/internal/vectors"
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/repair"
@@ -22,26 +22,11 @@ import (
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
-type all struct{ groups map[string][]string }
-
-func newAll() state.Exchange { return &all{map[string][]string{}} }
-
-func (x *all) Bind(_ int64, topic, group string, _ state.Binding) {
-	x.groups[topic] = append(x.groups[topic], group)
-}
-func (x *all) Unbind(_ int64, topic, group string, _ state.Binding) {
-	x.groups[topic] = slices.DeleteFunc(x.groups[topic], func(g string) bool { return g == group })
-}
-func (x *all) Interested(topic string) bool { return len(x.groups[topic]) > 0 }
-func (x *all) Targets(dst []string, _ int64, topic string, _ []byte) []string {
-	return append(dst, x.groups[topic]...)
-}
-
 // directory has messages of which a group is owed some.
 func directory(t *testing.T) *vfs.Mem {
 	t.Helper()
 	m := vfs.NewMem()
-	s, err := store.Open(store.Options{Dir: "/s", FS: m, SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Exchange: newAll()})
+	s, err := store.Open(store.Options{Dir: "/s", FS: m, SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Exchange: fanout.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +52,7 @@ func directory(t *testing.T) *vfs.Mem {
 // answers are the bounds of the queues and what the group is owed.
 func answers(t *testing.T, m vfs.FS) string {
 	t.Helper()
-	s, err := store.Open(store.Options{Dir: "/s", FS: vfs.NewOverlay(m), Exchange: newAll()})
+	s, err := store.Open(store.Options{Dir: "/s", FS: vfs.NewOverlay(m), Exchange: fanout.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,14 +117,14 @@ func TestViewsAreBuiltAgainWithTheSameAnswersLaw1(t *testing.T) {
 		exchange func() state.Exchange
 		all      bool
 	}{
-		{"a damaged index file", func(t *testing.T, m *vfs.Mem) { write(t, m, index, 100, []byte{1, 2, 3, 4, 5, 6, 7, 8}) }, newAll, false},
-		{"a damaged checkpoint", func(t *testing.T, m *vfs.Mem) { write(t, m, "/s/fusionmq/checkpoint", 30, []byte{9, 9, 9}) }, newAll, false},
+		{"a damaged index file", func(t *testing.T, m *vfs.Mem) { write(t, m, index, 100, []byte{1, 2, 3, 4, 5, 6, 7, 8}) }, fanout.New, false},
+		{"a damaged checkpoint", func(t *testing.T, m *vfs.Mem) { write(t, m, "/s/fusionmq/checkpoint", 30, []byte{9, 9, 9}) }, fanout.New, false},
 		{"an index file that is gone", func(t *testing.T, m *vfs.Mem) {
 			if err := m.Remove(index); err != nil {
 				t.Fatal(err)
 			}
-		}, newAll, false},
-		{"everything, asked for", func(*testing.T, *vfs.Mem) {}, newAll, true},
+		}, fanout.New, false},
+		{"everything, asked for", func(*testing.T, *vfs.Mem) {}, fanout.New, true},
 		{"by who does not know what groups are owed", func(t *testing.T, m *vfs.Mem) { write(t, m, index, 100, []byte{1, 2, 3, 4, 5, 6, 7, 8}) }, nil, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -180,7 +165,7 @@ func TestViewsAreBuiltAgainWithTheSameAnswersLaw1(t *testing.T) {
 func TestNothingIsDoneToASoundDirectory(t *testing.T) {
 	m := directory(t)
 	before := files(t, m, "/s")
-	r, err := repair.Run(context.Background(), repair.Options{Dir: "/s", FS: m, Exchange: newAll})
+	r, err := repair.Run(context.Background(), repair.Options{Dir: "/s", FS: m, Exchange: fanout.New})
 	if err != nil || len(r.Actions) > 0 || r.After != nil {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -192,7 +177,7 @@ func TestNothingIsDoneToASoundDirectory(t *testing.T) {
 func TestAConfigurationThatIsDamagedIsSetAside(t *testing.T) {
 	m := directory(t)
 	write(t, m, "/s/config/topics.json", 0, []byte("xxxx"))
-	r, err := repair.Run(context.Background(), repair.Options{Dir: "/s", FS: m, Exchange: newAll})
+	r, err := repair.Run(context.Background(), repair.Options{Dir: "/s", FS: m, Exchange: fanout.New})
 	if err != nil || r.After.Err() != nil {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -213,7 +198,7 @@ func TestDamageInTheLogIsSaidAndLeft(t *testing.T) {
 	m := directory(t)
 	write(t, m, "/s/commitlog/00000000000000000000", 5000, make([]byte, 900))
 	before := files(t, m, "/s")
-	r, err := repair.Run(context.Background(), repair.Options{Dir: "/s", FS: m, Exchange: newAll})
+	r, err := repair.Run(context.Background(), repair.Options{Dir: "/s", FS: m, Exchange: fanout.New})
 	if err != nil || len(r.Actions) > 0 || len(r.Beyond) == 0 || !strings.Contains(r.Beyond[0], "commitlog/00000000000000000000") {
 		t.Fatalf("%+v, %v", r, err)
 	}
