@@ -45,22 +45,7 @@ func (p *parser) notifyNot() (node, *SyntaxError) {
 	if !p.tok.is(tokSign, "!") && !p.tok.is(tokKeyword, "NOT") {
 		return p.notifyPredicate()
 	}
-	if err := p.enter(at); err != nil {
-		return nil, err
-	}
-	defer p.leave()
-	if err := p.term(at); err != nil {
-		return nil, err
-	}
-	if err := p.advance(); err != nil {
-		return nil, err
-	}
-	at = p.tok.at
-	x, err := p.notifyNot()
-	if err == nil {
-		x, err = p.condition(x, at)
-	}
-	return &not{x}, err
+	return p.negation(at, p.notifyNot)
 }
 
 // notifyPredicate parses a comparison. It may also be a field or a literal alone: whoever needs a condition checks that it

@@ -173,6 +173,26 @@ func (p *parser) condition(n node, at int) (node, *SyntaxError) {
 	return n, nil
 }
 
+// negation parses what follows a NOT, which is the token at hand and at at; operand parses what it may stand before.
+func (p *parser) negation(at int, operand func() (node, *SyntaxError)) (node, *SyntaxError) {
+	if err := p.enter(at); err != nil {
+		return nil, err
+	}
+	defer p.leave()
+	if err := p.term(at); err != nil {
+		return nil, err
+	}
+	if err := p.advance(); err != nil {
+		return nil, err
+	}
+	at = p.tok.at
+	x, err := operand()
+	if err == nil {
+		x, err = p.condition(x, at)
+	}
+	return &not{x}, err
+}
+
 // textLiteral takes a string.
 func (p *parser) textLiteral(what string) (string, *SyntaxError) {
 	if p.tok.kind != tokString {

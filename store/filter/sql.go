@@ -212,22 +212,7 @@ func (p *parser) sqlUnary() (node, *SyntaxError) {
 	case p.tok.is(tokSign, "+"), p.tok.is(tokSign, "-"):
 		return p.signed()
 	case p.tok.is(tokKeyword, "NOT"):
-		if err := p.enter(at); err != nil {
-			return nil, err
-		}
-		defer p.leave()
-		if err := p.term(at); err != nil {
-			return nil, err
-		}
-		if err := p.advance(); err != nil {
-			return nil, err
-		}
-		at = p.tok.at
-		x, err := p.sqlUnary()
-		if err == nil {
-			x, err = p.condition(x, at)
-		}
-		return &not{x}, err
+		return p.negation(at, p.sqlUnary)
 	}
 	return p.sqlPrimary()
 }
