@@ -74,6 +74,8 @@ func (t *Table) Pull(group string, limit int) (fresh bool, err error) {
 	case n == nil:
 		t.names[strings.Clone(group)] = &name{}
 		return true, nil
+	case n.group == "": // another caller took it since
+		return false, nil
 	case t.takenLocked(n):
 		return false, &TakenError{strings.Clone(group), n.group}
 	}
