@@ -61,10 +61,14 @@ MEMBER  ADDRESS     LANGUAGE  VERSION
 m1      10.0.0.1:6
 m2      10.0.0.2:6
 `},
+		{"expired", []string{"group", "expired", "--limit", "7"}, `TIME                  GROUP    MODE  TOPIC  QUEUE  FIRST   LAST  MESSAGES  REASON
+2026-11-30T08:00:00Z  billing  pull  a          3     10  1 009     1 000  disk
+`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, out, errOut := execute(t, map[string]string{
 				"/api/v1/groups":         twoGroups,
+				"/api/v1/expiries":       `{"expiries":[{"group":"billing","topic":"a","queue":3,"first":10,"last":1009,"count":1000,"reason":"disk","face":"pull","time":"2026-11-30T08:00:00Z"}]}`,
 				"/api/v1/groups/billing": `{"name":"billing","mode":"pull","lag":1234567,"members":[{"id":"10.0.0.1@7","address":"10.0.0.1:5","language":"GO","version":"401"}],"topics":[{"topic":"a","lag":1234567},{"topic":"b"}]}`,
 				"/api/v1/groups/mail":    `{"name":"mail","mode":"push","lag":9,"retries":7,"unanswered":2,"members":[{"id":"m1","address":"10.0.0.1:6"},{"id":"m2","address":"10.0.0.2:6"}],"topics":[{"topic":"a","attached":true},{"topic":"b","lag":5,"attached":false}]}`,
 			}, tc.give...)

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -10,7 +11,7 @@ import (
 )
 
 func (a *app) group() *cobra.Command {
-	return a.section("group", "List and show consumer groups", a.groupList(), a.groupShow())
+	return a.section("group", "List and show consumer groups", a.groupList(), a.groupShow(), a.groupExpired())
 }
 
 func (a *app) groupList() *cobra.Command {
@@ -118,6 +119,42 @@ func (a *app) printGroup(g *admin.Group) error {
 		t.add(clean(m.ID), clean(m.Address), clean(m.Language), clean(m.Version))
 	}
 	return t.write(a.Out)
+}
+
+func (a *app) groupExpired() *cobra.Command {
+	var most int
+	cmd := &cobra.Command{
+		Use:               "expired",
+		Short:             "List the newest messages that were deleted before a group had read them",
+		Args:              names(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, ctx, cancel, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			all, err := c.Expiries(ctx, most)
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return a.printJSON(all)
+			}
+			if len(all) == 0 {
+				fmt.Fprintln(a.Err, "Every group has read what was deleted.")
+				return nil
+			}
+			t := newTable("TIME", "GROUP", "MODE", "TOPIC", "QUEUE ", "FIRST ", "LAST ", "MESSAGES ", "REASON")
+			for _, e := range all {
+				t.add(e.Time.UTC().Format(time.RFC3339), clean(e.Group), clean(e.Face), clean(e.Topic), count(int64(e.Queue)), count(e.First), count(e.Last), count(e.Count), clean(e.Reason))
+			}
+			return t.write(a.Out)
+		},
+	}
+	cmd.Flags().IntVar(&most, "limit", 100, "most ranges to list, 1 to 1000")
+	mustComplete(cmd.RegisterFlagCompletionFunc("limit", cobra.NoFileCompletions))
+	return cmd
 }
 
 // completeGroup offers the groups of the broker.

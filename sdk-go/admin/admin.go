@@ -135,6 +135,15 @@ func (c *Client) Groups(ctx context.Context, l List) iter.Seq2[Group, error] {
 	})
 }
 
+// Expiries lists the newest ranges of messages that were deleted before a group had read them, oldest first. most is 1 to 1000.
+func (c *Client) Expiries(ctx context.Context, most int) ([]Expiry, error) {
+	e, err := call[expiries](ctx, c, http.MethodGet, "expiries", url.Values{"limit": {strconv.Itoa(most)}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return e.Expiries, nil
+}
+
 // pages yields the entries of one page after the other.
 func pages[T any](l List, fetch func(url.Values) ([]T, string, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {

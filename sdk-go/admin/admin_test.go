@@ -172,7 +172,7 @@ func TestTypesMatchTheServer(t *testing.T) {
 	}
 	ours := map[string]any{
 		"Status": Status{}, "StoreStatus": StoreStatus{}, "Counts": Counts{}, "Memory": Memory{}, "Topic": Topic{}, "TopicDetail": TopicDetail{}, "Queue": Queue{},
-		"TopicPage": topicPage{}, "NewTopic": NewTopic{}, "Group": Group{}, "GroupTopic": GroupTopic{}, "Member": Member{}, "GroupPage": groupPage{}, "Problem": Error{},
+		"TopicPage": topicPage{}, "NewTopic": NewTopic{}, "Group": Group{}, "GroupTopic": GroupTopic{}, "Member": Member{}, "GroupPage": groupPage{}, "Expiry": Expiry{}, "Expiries": expiries{}, "Problem": Error{},
 	}
 	for name, schema := range doc.Components.Schemas {
 		v, ok := ours[name]

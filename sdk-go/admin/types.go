@@ -112,6 +112,24 @@ type Member struct {
 	Version  string `json:"version,omitempty"`  // Version that it states
 }
 
+// Expiry is a range of messages that were deleted before a group had read them.
+type Expiry struct {
+	Group  string    `json:"group"`  // Name of the group
+	Topic  string    `json:"topic"`  // Name of the topic
+	Queue  int32     `json:"queue"`  // Number of the queue
+	First  int64     `json:"first"`  // Queue offset of the first message
+	Last   int64     `json:"last"`   // Queue offset of the last one; the group goes on behind it
+	Count  int64     `json:"count"`  // Messages between them, before any filter of the group
+	Reason string    `json:"reason"` // age: older than the age limit. disk: the disk was above the level of forced cleaning
+	Face   string    `json:"face"`   // push or pull
+	Time   time.Time `json:"time"`   // When they were deleted
+}
+
+// expiries are the newest of them.
+type expiries struct {
+	Expiries []Expiry `json:"expiries"` // Oldest first
+}
+
 // groupPage is a part of the list of groups.
 type groupPage struct {
 	Groups []Group `json:"groups"`         // In order of their names
