@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/fusionmq/fusionmq/integration/internal/proc"
 	"github.com/fusionmq/fusionmq/integration/internal/raw"
 	"github.com/fusionmq/fusionmq/integration/internal/rawnats"
 )
@@ -100,7 +97,7 @@ func (p *natsPeer) start() (t *target, stop func(), err error) {
 	if p.err != nil {
 		return nil, nil, p.err
 	}
-	port, err := freePort(27422)
+	port, err := proc.FreePort()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,40 +107,19 @@ func (p *natsPeer) start() (t *target, stop func(), err error) {
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return nil, nil, err
 	}
-	var out bytes.Buffer
-	cmd := exec.Command(p.binary, "-c", config)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
+	c, err := proc.Run(exec.Command(p.binary, "-c", config))
+	if err != nil {
 		return nil, nil, err
 	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // its end is all that matters
-		close(ended)
-	}()
 	stop = func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-ended:
-		case <-time.After(10 * time.Second):
-			_ = cmd.Process.Kill()
-			<-ended
-		}
+		c.Stop(10 * time.Second)
 		_ = os.RemoveAll(filepath.Join(p.dir, "data"))
 	}
-	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(50 * time.Millisecond) {
-		if c, err := net.Dial("tcp", addr); err == nil {
-			_ = c.Close()
-			return &target{name: "NATS JetStream", broker: addr, pid: cmd.Process.Pid, speaks: jetStream{}}, stop, nil
-		}
-		select {
-		case <-ended:
-			return nil, nil, fmt.Errorf("nats-server ended: %s", out.Bytes())
-		default:
-		}
+	if err := c.Listens("tcp", addr, 20*time.Second); err != nil {
+		stop()
+		return nil, nil, fmt.Errorf("nats-server: %w", err)
 	}
-	stop()
-	return nil, nil, errors.New("nats-server does not listen after 20 s")
+	return &target{name: "NATS JetStream", broker: addr, pid: c.Pid(), speaks: jetStream{}}, stop, nil
 }
 
 // Budgets beside NATS JetStream.

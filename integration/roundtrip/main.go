@@ -14,17 +14,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fusionmq/fusionmq/integration/internal/apache"
 	"github.com/fusionmq/fusionmq/integration/internal/proc"
 	"github.com/fusionmq/fusionmq/integration/internal/raw"
 )
 
 const (
-	topic    = "Roundtrip"
-	queues   = 4
-	each     = 100 // messages of a queue that the first broker gets
-	delays   = 5
-	segments = 4 << 20
+	topic  = "Roundtrip"
+	queues = 4
+	each   = 100 // messages of a queue that the first broker gets
+	delays = 5
 )
+
+// options make the brokers small: segments of 4 MiB, so that a directory has several files.
+var options = apache.Options{NameServerHeap: "128m", Heap: "512m", Direct: "512m",
+	Lines: []string{"mappedFileSizeCommitLog=4194304", "maxHashSlotNum=10000", "maxIndexNum=40000", "fileReservedTime=72", "waitTimeMillsInSendQueue=20000"}}
 
 func main() {
 	versions := flag.String("versions", "4.9.7,5.3.3", "versions of the broker that writes the directory")
@@ -49,12 +53,12 @@ func run(versions []string, dir string) error {
 	if err != nil {
 		return err
 	}
-	back, err := newPeer("5.3.3", filepath.Join(dir, "back"))
+	back, err := apache.Fetch("5.3.3", filepath.Join(dir, "back"))
 	if err != nil {
 		return err
 	}
 	for _, version := range versions {
-		there, err := newPeer(version, filepath.Join(dir, version))
+		there, err := apache.Fetch(version, filepath.Join(dir, version))
 		if err != nil {
 			return err
 		}
@@ -74,14 +78,18 @@ func run(versions []string, dir string) error {
 }
 
 // trip takes one directory there and back.
-func trip(bins proc.Programs, there, back *peer, dir string, kill bool) error {
+func trip(bins proc.Programs, there, back *apache.Release, dir string, kill bool) error {
 	want := make([][]string, queues)
-	b, err := there.start(dir)
+	b, err := there.Start(dir, options)
 	if err != nil {
 		return err
 	}
-	err = fill(b.addr, want, each, true)
-	b.stop(kill)
+	err = fill(b.Addr, want, each, true)
+	if kill {
+		b.Kill()
+	} else {
+		b.Stop()
+	}
 	if err != nil {
 		return err
 	}
@@ -116,11 +124,11 @@ func trip(bins proc.Programs, there, back *peer, dir string, kill bool) error {
 	if err := ctl(bins, nil, "store", "check", out); err != nil {
 		return err
 	}
-	if b, err = back.start(out); err != nil {
+	if b, err = back.Start(out, options); err != nil {
 		return err
 	}
-	defer b.stop(false)
-	if err := compare(b.addr, want); err != nil {
+	defer b.Stop()
+	if err := compare(b.Addr, want); err != nil {
 		return fmt.Errorf("5.3.3 on the export: %w", err)
 	}
 	return nil
