@@ -2,8 +2,12 @@ package store
 
 import (
 	"context"
+	"errors"
+	"math"
 	"slices"
 
+	"github.com/fusionmq/fusionmq/store/meta"
+	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/rocketmq"
 	"github.com/fusionmq/fusionmq/store/state"
@@ -37,7 +41,7 @@ func (s *Store) adopt() error {
 	if err != nil {
 		return err
 	}
-	s.event(levelInfo, "open transactions and delays of the Apache broker are taken over", "messages", held)
+	s.event(levelInfo, "what waits in the directory of the Apache broker is taken over", "messages", held)
 	s.adopting = false
 	return s.markFormat()
 }
@@ -90,6 +94,15 @@ func (s *Store) openElsewhere() ([]state.Op, error) {
 			hold(&h.Message, state.HoldHalf, h.StoreTime+firstCheck, h.Checks)
 		}
 	}
+	for _, p := range open.Popped() {
+		op, err := s.popped(&p)
+		if err != nil {
+			return nil, err
+		}
+		if op != nil {
+			ops = append(ops, *op)
+		}
+	}
 	for _, d := range open.Delays() {
 		kind := state.HoldTimer
 		if d.Level > 0 {
@@ -98,4 +111,47 @@ func (s *Store) openElsewhere() ([]state.Op, error) {
 		hold(&d.Message, kind, d.Due, 0)
 	}
 	return ops, nil
+}
+
+// popped is the operation that gives a group again what it was given by a pop and has not acknowledged, as the broker's revive service
+// would; nil when there is no such message. The retry topic is made, with the group at its beginning.
+func (s *Store) popped(p *rocketmq.Popped) (*state.Op, error) {
+	q := s.index.Queue(p.Topic, p.Queue, false)
+	if s.tables.topics.Get(p.Topic) == nil || meta.CheckGroup(p.Group) != nil || q == nil {
+		s.event(levelWarn, "message that a group has not acknowledged is of a topic, group or queue that is gone", "topic", p.Topic, "group", p.Group, "queue", p.Queue, "offset", p.Offset)
+		return nil, nil
+	}
+	var e [1]queue.Entry
+	n, err := q.Read(p.Offset, e[:])
+	if err != nil {
+		return nil, err
+	}
+	var v record.View
+	if err = errors.New("no such offset"); n == 1 {
+		var b []byte
+		var release func()
+		if b, release, err = s.log.Read(e[0].Position, int(e[0].Size)); err == nil {
+			defer release()
+			v, err = record.Parse(b)
+		}
+	}
+	if err != nil {
+		s.event(levelWarn, "message that a group has not acknowledged is gone", "topic", p.Topic, "group", p.Group, "queue", p.Queue, "offset", p.Offset, "err", err)
+		return nil, nil
+	}
+	retry := s.popRetryTopic(p.Topic, p.Group)
+	if err := meta.CheckTopic(retry); err != nil && s.topic(retry) == nil {
+		s.event(levelError, "retry topic of a group cannot be made", "err", err)
+		return nil, nil
+	}
+	if _, err := s.viewTopic(retry); err != nil {
+		return nil, err
+	}
+	if _, ok := s.tables.offsets.Get(p.Group, retry, 0); !ok {
+		s.tables.offsets.Commit(p.Group, retry, 0, 0)
+	}
+	return &state.Op{
+		Kind: state.OpPopped, Topic: p.Topic, Group: p.Group, First: e[0].Address, Position: e[0].Position, Size: e[0].Size,
+		Attempt: min(max(v.ReconsumeTimes(), 0), math.MaxInt32-1) + 1, Due: max(p.Due, 0), Level: int32(min(max(p.Due-p.PopTime, 0), math.MaxInt32)),
+	}, nil
 }

@@ -59,7 +59,7 @@ func claimOf(op *state.Op) (c claim, ok bool) {
 	switch op.Kind {
 	case state.OpRollback, state.OpCancel:
 		return c, op.First == op.Last
-	case state.OpReturn, state.OpPublish:
+	case state.OpReturn, state.OpPopped, state.OpPublish:
 		c.group = op.Group
 		return c, true
 	case state.OpDefer:

@@ -18,7 +18,7 @@ const (
 	claimedPause = 5 * time.Millisecond
 )
 
-// publisher publishes what is due: delayed messages, and what pull groups have sent back. It works in the order of due times, a batch
+// publisher publishes what is due: delayed messages, and what pull groups get again. It works in the order of due times, a batch
 // at a time, and looks at the state again when a batch has taken effect.
 type publisher struct {
 	s    *Store
@@ -146,7 +146,7 @@ func (p *publisher) op(d *state.Due) state.Op {
 	s := p.s
 	op := state.Op{Kind: state.OpPublish, Topic: d.Topic, Group: d.Group, First: d.Address}
 	var err error
-	if d.Kind == state.ViewRetry {
+	if d.Group != "" {
 		op.View, err = s.retryView(d)
 	} else {
 		op.View, err = s.waitingView(d.Kind, d.Position, d.Size)
@@ -156,8 +156,8 @@ func (p *publisher) op(d *state.Due) state.Op {
 		p.unreadable.Add(1)
 		s.event(levelError, "message that is due cannot be read", "topic", d.Topic, "group", d.Group, "address", d.Address, "position", d.Position, "err", err)
 		op.View = &state.View{Kind: d.Kind, Topic: d.Topic, Position: d.Position, Size: d.Size, Reconsume: d.Attempt, Level: d.Level}
-		if d.Kind == state.ViewRetry {
-			op.View.Topic = retryTopic(d.Group)
+		if d.Group != "" {
+			s.placeRetry(op.View, d)
 		}
 	}
 	return op

@@ -205,7 +205,7 @@ func (s *Store) shown(at int64, op *state.Op, time, position int64, size int32) 
 	}
 	return view.Append(nil, rec, &view.Show{
 		Kind: view.Kind(v.Kind), Topic: v.Topic, Queue: v.Queue, QueueOffset: v.Offset, Address: at, Time: time,
-		Origin: op.First, MessageTopic: op.Topic, Reconsume: v.Reconsume, Level: v.Level,
+		Origin: op.First, MessageTopic: op.Topic, Reconsume: v.Reconsume, Level: v.Level, PopTime: v.PopTime,
 	}), nil
 }
 

@@ -124,7 +124,7 @@ func TestViewsShowWhatTheirTableSays(t *testing.T) {
 func TestViewKindsHaveOneNumber(t *testing.T) {
 	for a, b := range map[state.ViewKind]view.Kind{
 		state.ViewCommit: view.Commit, state.ViewDelay: view.Delay, state.ViewTimer: view.Timer,
-		state.ViewRetry: view.Retry, state.ViewDead: view.Dead, state.ViewAside: view.Aside,
+		state.ViewRetry: view.Retry, state.ViewDead: view.Dead, state.ViewAside: view.Aside, state.ViewRevive: view.Revive,
 	} {
 		if uint8(a) != uint8(b) {
 			t.Errorf("kind %d of the state is %d of the table", a, b)

@@ -175,7 +175,7 @@ func (d *dispatcher) operations(v record.View) {
 	s.claims.applied(ops)
 	for i := range ops {
 		switch ops[i].Kind {
-		case state.OpDefer, state.OpReturn, state.OpHold:
+		case state.OpDefer, state.OpReturn, state.OpHold, state.OpPopped:
 			s.publisher.expect(ops[i].Due)
 		}
 	}

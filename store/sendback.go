@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/record"
@@ -45,7 +46,7 @@ func (s *Store) SendBack(ctx context.Context, b SendBack) (dead bool, err error)
 		topic = string(name)
 	}
 	if e.Address != e.Position {
-		if op, _, err := s.viewAt(b.Address); err == nil && op.View.Kind == state.ViewRetry && op.Group == b.Group {
+		if op, _, err := s.viewAt(b.Address); err == nil && (op.View.Kind == state.ViewRetry || op.View.Kind == state.ViewRevive) && op.Group == b.Group {
 			origin = op.First // one message is one thing that waits, however often it comes back
 		}
 	}
@@ -89,7 +90,7 @@ func (s *Store) SendBack(ctx context.Context, b SendBack) (dead bool, err error)
 // settled waits until everything that is in the log by now has taken effect.
 func (s *Store) settled(ctx context.Context) error { return s.WaitApplied(ctx, s.log.Told()-1) }
 
-// retryView makes the view of what a group has sent back, in its retry topic.
+// retryView makes the view of what a group gets again, in its retry topic.
 func (s *Store) retryView(d *state.Due) (*state.View, error) {
 	b, release, err := s.log.Read(d.Position, int(d.Size))
 	if err != nil {
@@ -100,12 +101,32 @@ func (s *Store) retryView(d *state.Due) (*state.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	queue := int32(0)
-	if g := s.tables.groups.Get(d.Group); g != nil && g.RetryQueues > 1 {
-		queue = int32(uint64(d.Address) * 0x9E3779B97F4A7C15 >> 33 % uint64(g.RetryQueues)) // spread, and the same each time
+	w := &state.View{Kind: d.Kind, Position: d.Position, Size: d.Size, TagsCode: int32(v.TagsCode()), Reconsume: d.Attempt}
+	s.placeRetry(w, d)
+	return w, nil
+}
+
+// placeRetry says where w, the view of what a group gets again, is shown.
+func (s *Store) placeRetry(w *state.View, d *state.Due) {
+	if d.Kind == state.ViewRevive {
+		w.Topic, w.PopTime = s.popRetryTopic(d.Topic, d.Group), max(d.Due-int64(d.Level), 0)
+		return
 	}
-	return &state.View{
-		Kind: state.ViewRetry, Topic: retryTopic(d.Group), Queue: queue, Position: d.Position, Size: d.Size,
-		TagsCode: int32(v.TagsCode()), Reconsume: d.Attempt, Level: d.Level,
-	}, nil
+	w.Topic, w.Level = retryTopic(d.Group), d.Level
+	if g := s.tables.groups.Get(d.Group); g != nil && g.RetryQueues > 1 {
+		w.Queue = int32(uint64(d.Address) * 0x9E3779B97F4A7C15 >> 33 % uint64(g.RetryQueues)) // spread, and the same each time
+	}
+}
+
+// popRetryTopic is where a group that pops gets messages of a topic again: a broker 5.x has two names for it, and uses the newer one
+// only when its configuration says so.
+func (s *Store) popRetryTopic(topic, group string) string {
+	if strings.HasPrefix(topic, meta.RetryPrefix) {
+		return topic
+	}
+	old, now := retryTopic(group)+"_"+topic, retryTopic(group)+"+"+topic
+	if s.tables.topics.Get(old) == nil && s.tables.topics.Get(now) != nil {
+		return now
+	}
+	return old
 }

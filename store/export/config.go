@@ -113,6 +113,12 @@ func (x *exporter) config() error {
 		offsets.Commit(o.Group, o.Topic, o.Queue, o.Offset)
 	}
 	x.pushOffsets(offsets)
+	// What a pop was not answered for waits by itself: the revive service begins behind what it has.
+	for q, files := range x.queues.all {
+		if strings.HasPrefix(q.topic, rocketmq.RevivePrefix) {
+			offsets.Commit(rocketmq.ReviveGroup, q.topic, q.id, files.next-1)
+		}
+	}
 	offsets.Commit(rocketmq.TransactionGroup, rocketmq.HalfTopic, 0, x.half.first)
 	offsets.Commit(rocketmq.TransactionGroup, rocketmq.OpTopic, 0, x.half.op)
 	if err := offsets.Persist(); err != nil {

@@ -174,6 +174,8 @@ func FuzzOpen(f *testing.F) {
 	f.Add(ScheduleTopic, "", "", int64(5), int32(-17))
 	f.Add(TimerTopic, "TIMER_OUT_MS\x0177\x02REAL_TOPIC\x01T\x02UNIQ_KEY\x01k\x02", "", int64(5), int32(0))
 	f.Add(TimerTopic, "TIMER_OUT_MS\x0177\x02REAL_TOPIC\x01T\x02TIMER_DEL_UNIQKEY\x01T+k\x02", "", int64(5), int32(0))
+	f.Add(TimerTopic, "TIMER_OUT_MS\x0177\x02REAL_TOPIC\x01rmq_sys_REVIVE_LOG_c\x02TAGS\x01ck\x02", `{"c":"g","d":[0,2],"it":60000,"n":2,"pt":17,"q":1,"so":9,"t":"T"}`, int64(5), int32(0))
+	f.Add("rmq_sys_REVIVE_LOG_c", "TAGS\x01bAck\x02", `{"aol":[9],"c":"g","pt":17,"q":1,"so":9,"t":"T"}`, int64(5), int32(0))
 	f.Add("T", "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02INNER_MULTI_QUEUE_OFFSET\x012,x\x02", "", int64(5), int32(0))
 	f.Fuzz(func(t *testing.T, topic, props, body string, offset int64, id int32) {
 		fields := &record.Fields{Topic: topic, Properties: []byte(props), Body: []byte(body), BodyCRC: record.CRC([]byte(body)), QueueOffset: offset, QueueID: id}
@@ -189,6 +191,9 @@ func FuzzOpen(f *testing.F) {
 		o.Record(v)
 		if n := len(o.Halves()) + len(o.Delays()); n > 1 {
 			t.Errorf("one record is open %d times", n)
+		}
+		if n := len(o.Popped()); n > maxPop {
+			t.Errorf("one record has %d messages", n)
 		}
 		for _, q := range LightQueues(v) {
 			if q.Offset < 0 {

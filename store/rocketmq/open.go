@@ -54,6 +54,8 @@ type Open struct {
 	delays map[delayKey]Delay
 	timers map[int64]Delay // by queue offset
 	newest map[timerKey]int64
+	pops   map[popKey][]*popOpen
+	names  map[string]string
 }
 
 type delayKey struct {
@@ -65,11 +67,16 @@ type timerKey struct{ topic, key string }
 
 // NewOpen begins with what the configuration says.
 func NewOpen(p Progress) *Open {
-	return &Open{p: p, halves: map[int64]*Half{}, byPos: map[int64]*Half{}, delays: map[delayKey]Delay{}, timers: map[int64]Delay{}, newest: map[timerKey]int64{}}
+	return &Open{p: p, halves: map[int64]*Half{}, byPos: map[int64]*Half{}, delays: map[delayKey]Delay{}, timers: map[int64]Delay{}, newest: map[timerKey]int64{},
+		pops: map[popKey][]*popOpen{}, names: map[string]string{}}
 }
 
 // Record takes the next record.
 func (o *Open) Record(v record.View) {
+	if topic := reviveTopic(v); topic != "" {
+		o.pop(v, topic)
+		return
+	}
 	switch string(v.Topic()) {
 	case HalfTopic:
 		if v.QueueID() == 0 && v.QueueOffset() >= o.p.Half {

@@ -18,6 +18,9 @@ type Progress struct {
 	Levels map[int]int64    // offsets of ScheduleTopic by level: what is below was delivered
 	Timer  TimerCheckpoint  // zero without a timer
 	Light  map[string]int64 // committed offsets of light queues, by queue@group
+
+	// Revive has offsets of revive topics by topic and queue: what is at or below was judged.
+	Revive map[string]map[int32]int64
 }
 
 const maxConfigBytes = 1 << 28
@@ -25,7 +28,7 @@ const maxConfigBytes = 1 << 28
 // ReadProgress reads it from the configuration of a store directory. What is missing is zero, which repeats and never loses: a
 // broker does the same. A file that cannot be used is replaced by its backup.
 func ReadProgress(fsys vfs.FS, dir string) (Progress, error) {
-	p := Progress{Levels: map[int]int64{}, Light: map[string]int64{}}
+	p := Progress{Levels: map[int]int64{}, Light: map[string]int64{}, Revive: map[string]map[int32]int64{}}
 	config := filepath.Join(dir, ConfigDir)
 	err := readConfig(fsys, filepath.Join(config, "delayOffset.json"), func(b []byte) (err error) {
 		p.Levels, err = DecodeDelayOffsets(b)
@@ -40,6 +43,11 @@ func ReadProgress(fsys vfs.FS, dir string) (Progress, error) {
 			return err
 		}
 		p.Half = max(p.Half, all[HalfTopic+"@"+TransactionGroup][0])
+		for k, queues := range all {
+			if topic, ok := strings.CutSuffix(k, "@"+ReviveGroup); ok && strings.HasPrefix(topic, RevivePrefix) {
+				p.Revive[topic] = queues
+			}
+		}
 		for k, n := range light {
 			p.Light[k] = n
 		}

@@ -153,7 +153,7 @@ func (op *Op) check(i int) error {
 	return nil
 }
 
-func (k OpKind) known() bool { return k >= OpDelete && k <= OpHold || k == OpRelocate }
+func (k OpKind) known() bool { return k >= OpDelete && k <= lastOp || k == OpRelocate }
 
 // ofGroup says whether the operation names one group.
 func (k OpKind) ofGroup() bool {
@@ -161,7 +161,7 @@ func (k OpKind) ofGroup() bool {
 }
 
 // waits is whether it is about what waits; these operations have a form of their own.
-func (k OpKind) waits() bool { return k >= OpPublish && k <= OpHold }
+func (k OpKind) waits() bool { return k >= OpPublish && k <= lastOp }
 
 type opEncoder struct {
 	list  []string

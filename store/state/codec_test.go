@@ -85,7 +85,7 @@ func TestAppendOpsNamesWhatIsWrong(t *testing.T) {
 		field string
 	}{
 		{"no kind", Op{Topic: "T"}, "kind"},
-		{"later kind", Op{Kind: OpHold + 1, Topic: "T"}, "kind"},
+		{"later kind", Op{Kind: lastOp + 1, Topic: "T"}, "kind"},
 		{"no topic", Op{Kind: OpDelete, First: 1, Last: 1}, "topic"},
 		{"long topic", Op{Kind: OpDelete, Topic: strings.Repeat("x", MaxNameBytes+1)}, "topic"},
 		{"no group", Op{Kind: OpAttach, Topic: "T"}, "group"},

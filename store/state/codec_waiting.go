@@ -59,10 +59,12 @@ const ViewBytes = viewFixed
 
 // grouped is whether an operation of what waits names a group.
 func (op *Op) grouped() bool {
-	return op.Kind == OpReturn || op.Kind == OpPublish && op.View != nil && op.View.grouped()
+	return op.Kind == OpReturn || op.Kind == OpPopped || op.Kind == OpPublish && op.View != nil && op.View.grouped()
 }
 
-func (v *View) grouped() bool { return v.Kind == ViewRetry || v.Kind == ViewDead }
+func (v *View) grouped() bool {
+	return v.Kind == ViewRetry || v.Kind == ViewDead || v.Kind == ViewRevive
+}
 
 func (op *Op) ranged() bool { return op.Kind == OpRollback || op.Kind == OpCancel }
 
@@ -92,6 +94,9 @@ func (op *Op) checkWaiting(bad func(field, value, want string) error, name func(
 	}
 	if v.Offset > maxOffset || v.Back > maxBack {
 		return bad("queue offset or back of the view", number(max(v.Offset, int64(v.Back))), "below 1<<56 and 1<<24")
+	}
+	if v.PopTime < 0 || v.PopTime > 0 && v.Kind != ViewRevive {
+		return bad("pop time of the view", number(v.PopTime), "0 or more, of a revived message only")
 	}
 	if v.Queue < 0 || v.Offset < 0 || v.Back < 0 || v.Position < 0 || v.Size < 0 || v.Reconsume < 0 || v.Level < 0 {
 		return bad("a number of the view", number(min(int64(v.Queue), v.Offset, int64(v.Back), v.Position, int64(v.Size), int64(v.Reconsume), int64(v.Level))), "0 or more")
@@ -131,12 +136,15 @@ func (e *opEncoder) appendWaiting(b []byte, op *Op) []byte {
 		b = binary.AppendVarint(b, v.Position-op.First)
 		uvarint(int64(v.Size))
 		b = binary.AppendVarint(b, int64(v.TagsCode))
+		if v.Kind == ViewRevive {
+			uvarint(v.PopTime)
+		}
 	case OpRollback, OpCancel:
 		uvarint(op.Last - op.First)
 	case OpCheck:
 		uvarint(int64(op.Attempt))
 		uvarint(op.Due)
-	case OpReturn, OpHold:
+	case OpReturn, OpHold, OpPopped:
 		b = binary.AppendVarint(b, op.Position-op.First)
 		uvarint(int64(op.Size))
 		uvarint(int64(op.Attempt))
@@ -191,12 +199,15 @@ func (d *decoder) waiting(op *Op, list []string) {
 		} else {
 			d.fail("tags code has more than 32 bits")
 		}
+		if v.Kind == ViewRevive {
+			v.PopTime = int64(d.uvarint(math.MaxInt64))
+		}
 	case OpRollback, OpCancel:
 		op.Last = op.First + int64(d.uvarint(math.MaxInt64))
 	case OpCheck:
 		op.Attempt = number()
 		op.Due = int64(d.uvarint(math.MaxInt64))
-	case OpReturn, OpHold:
+	case OpReturn, OpHold, OpPopped:
 		op.Position = op.First + d.varint()
 		op.Size, op.Attempt = number(), number()
 		op.Due = int64(d.uvarint(math.MaxInt64))

@@ -70,7 +70,7 @@ func (m *Machine) applyWaiting(op *Op) bool {
 		m.add(spaceDelay, &waiting{due: op.Due, address: w.address, position: w.position, size: w.size, topic: w.topic, flags: uint32(ViewCommit)})
 		m.stats.Delays++
 		return true
-	case OpReturn:
+	case OpReturn, OpPopped:
 		return m.giveBack(op)
 	case OpAdopt:
 		m.empty(spaceHalf, &m.stats.Halves)
@@ -154,7 +154,7 @@ func (m *Machine) publish(op *Op) bool {
 		m.stats.Halves--
 		m.stats.Aside++
 		return true
-	case ViewRetry:
+	case ViewRetry, ViewRevive:
 		return m.unreturn(op)
 	case ViewDead:
 		if m.unreturn(op) {
@@ -191,6 +191,9 @@ func (m *Machine) unreturn(op *Op) bool {
 func (m *Machine) giveBack(op *Op) bool {
 	g, t := m.group(op.Group), m.topic(op.Topic)
 	w := waiting{due: op.Due, address: op.First, position: op.Position, size: op.Size, attempt: op.Attempt, group: g.id, topic: t.id, flags: uint32(op.Level)}
+	if op.Kind == OpPopped {
+		w.flags |= popped
+	}
 	if old, ok := m.get(spaceReturn, op.First, g.id); ok {
 		m.replace(spaceReturn, &old, &w)
 		return true
@@ -342,13 +345,13 @@ func (m *Machine) Halves(aside bool, after HalfState, dst []HalfState) int {
 type Due struct {
 	Kind      ViewKind
 	Topic     string // the message's
-	Group     string // of a ViewRetry
+	Group     string // of a ViewRetry or ViewRevive
 	Address   int64
 	Position  int64
 	Size      int32
 	Due       int64
 	Attempt   int32
-	Level     int32 // of a ViewRetry
+	Level     int32 // of a ViewRetry: delay level; of a ViewRevive: milliseconds from the pop to Due
 	fromGroup uint32
 }
 
@@ -358,7 +361,7 @@ func (m *Machine) Delays(after Due, dst []Due) int {
 	return m.dues(spaceDelay, m.stats.Delays, after, dst)
 }
 
-// Returns is Delays for what pull groups have sent back.
+// Returns is Delays for what pull groups have sent back, or had been given by a pop of another program and not acknowledged.
 func (m *Machine) Returns(after Due, dst []Due) int {
 	return m.dues(spaceReturn, m.stats.Returns, after, dst)
 }
@@ -375,7 +378,10 @@ func (m *Machine) dues(s space, count int, after Due, dst []Due) int {
 	m.byDue(s, due, address, after.fromGroup, func(w *waiting) bool {
 		d := Due{Kind: ViewKind(w.flags), Topic: m.topicName(w.topic), Address: w.address, Position: w.position, Size: w.size, Due: w.due, Attempt: w.attempt, fromGroup: w.group}
 		if s == spaceReturn {
-			d.Kind, d.Level, d.Group = ViewRetry, int32(w.flags), m.groupName(w.group)
+			d.Kind, d.Level, d.Group = ViewRetry, int32(w.flags&^popped), m.groupName(w.group)
+			if w.flags&popped != 0 {
+				d.Kind = ViewRevive
+			}
 		}
 		dst[n] = d
 		n++

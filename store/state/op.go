@@ -25,6 +25,9 @@ const (
 	OpDefer    // the half of Topic at First is committed, and published at Due
 	OpAdopt    // all halves and delays that the log had so far are void: another program wrote them
 	OpHold     // the record at Position, Size bytes, waits under the address First for Topic until Due; Level is a HoldKind
+	OpPopped   // another program gave the message of Topic at First to pull group Group and got no answer: it is published to the group's retry topic for Topic at Due, with Attempt attempts; its body is at Position, Level is for how many milliseconds before Due it was given
+
+	lastOp = OpPopped
 
 	OpRelocate OpKind = 32 // the record of the message of Topic at First is at position Last now and has Size bytes, wherever that message is owed; First stays its address
 )
@@ -39,8 +42,9 @@ const (
 	ViewRetry                      // what Group has sent back is due, in %RETRY%Group
 	ViewDead                       // Group does not try the message at First any more: a dead letter in %DLQ%Group
 	ViewAside                      // the half at First has been asked about in vain; it stays undecided
+	ViewRevive                     // what Group was given by a pop and did not acknowledge is due, in the group's retry topic for Topic
 
-	lastView = ViewAside
+	lastView = ViewRevive
 )
 
 // View is where and how a published message is shown.
@@ -55,6 +59,7 @@ type View struct {
 	TagsCode  int32
 	Reconsume int32 // RECONSUMETIMES
 	Level     int32 // delay level of a ViewRetry
+	PopTime   int64 // of a ViewRevive: when Group was given it, milliseconds since 1970
 }
 
 // HoldKind says what OpHold holds.
@@ -105,7 +110,7 @@ type Op struct {
 	Position int64
 	Due      int64 // milliseconds since 1970
 	Attempt  int32
-	Level    int32 // delay level, or HoldKind
+	Level    int32 // delay level, HoldKind, or milliseconds
 	View     *View
 }
 

@@ -24,6 +24,9 @@ const (
 	spaceLines   = 16         // from here on a space for each retry line
 )
 
+// popped marks what waits in spaceReturn because a pop was not acknowledged.
+const popped = 1 << 31
+
 // waiting is one thing that waits.
 type waiting struct {
 	due      int64
@@ -36,7 +39,7 @@ type waiting struct {
 	flags    uint32
 }
 
-// Flags of waiting: of a delay, how it is shown when it is published; of what was sent back, its delay level.
+// Flags of waiting: of a delay, how it is shown when it is published; of what was sent back, its delay level, or popped and milliseconds.
 // Of an outcome: 1 committed, 2 rolled back.
 
 func keyOf(s space, byDue uint32, a, b int64, group uint32) (k [KeyBytes]byte) {

@@ -16,6 +16,7 @@ var goldenWaiting = []Op{
 	{Kind: OpPublish, Topic: "Trade", First: 1000, View: &View{Kind: ViewCommit, Topic: "Trade", Queue: 3, Offset: 77, Back: 130, Position: 1000, Size: 300, TagsCode: -5}},
 	{Kind: OpPublish, Topic: "Trade", Group: "pay", First: 2000, View: &View{Kind: ViewRetry, Topic: "%RETRY%pay", Offset: 1 << 40, Back: 170, Position: 90_000_000_000, Size: 300, TagsCode: 2598919, Reconsume: 2, Level: 4}},
 	{Kind: OpPublish, Topic: "Trade", Group: "pay", First: 2000, View: &View{Kind: ViewDead, Topic: "%DLQ%pay", Back: 230, Position: 1500, Size: 300, Reconsume: 16}},
+	{Kind: OpPublish, Topic: "Trade", Group: "pay", First: 2000, View: &View{Kind: ViewRevive, Topic: "%RETRY%pay_Trade", Back: 330, Position: 1500, Size: 300, Reconsume: 2, PopTime: 1_800_000_000_000}},
 	{Kind: OpRollback, Topic: "Trade", First: 1000, Last: 300_000_000},
 	{Kind: OpCheck, Topic: "Trade", First: 1200, Attempt: 3, Due: 1_800_000_000_000},
 	{Kind: OpCancel, Topic: "Trade", First: 1200, Last: 1200},
@@ -23,22 +24,25 @@ var goldenWaiting = []Op{
 	{Kind: OpDefer, Topic: "Trade", First: 1200, Due: 1_800_000_000_000},
 	{Kind: OpAdopt},
 	{Kind: OpHold, Topic: "Trade", First: 1200, Position: 1200, Size: 300, Attempt: 2, Due: 1_800_000_000_000, Level: int32(HoldTimer)},
+	{Kind: OpPopped, Topic: "Trade", Group: "pay", First: 2000, Position: 1000, Size: 300, Attempt: 2, Due: 1_800_000_000_000, Level: 60_000},
 }
 
 // goldenWaitingBody is goldenWaiting as version 1 writes it. It is on disks: a change here is a change of the format.
 const goldenWaitingBody = "01" + // version
-	"04" + "055472616465" + "03706179" + "0a255245545259257061790825444c5125706179" + // Trade pay %RETRY%pay %DLQ%pay
-	"0a" + // 10 operations
+	"05" + "055472616465" + "03706179" + "0a255245545259257061790825444c5125706179" + "10255245545259257061795f5472616465" + // Trade pay %RETRY%pay %DLQ%pay %RETRY%pay_Trade
+	"0c" + // 12 operations
 	"0981" + "4d000000000000" + "820000" + "00" + "e807" + "03" + "00" + "ac02" + "09" + // commit
 	"0904" + "00000000000100" + "aa0000" + "0001" + "d00f" + "02" + "02" + "04" + "00" + "e0f0d7c69e05" + "ac02" + "8ea0bd02" + // retry
 	"0905" + "00000000000000" + "e60000" + "0001" + "d00f" + "03" + "10" + "00" + "00" + "e707" + "ac02" + "00" + // dead
+	"0907" + "00000000000000" + "4a0100" + "0001" + "d00f" + "04" + "02" + "00" + "00" + "e707" + "ac02" + "00" + "80a0f1c2b134" + // revive
 	"0a" + "00" + "e807" + "98be868f01" + // rollback
 	"0b" + "00" + "b009" + "03" + "80a0f1c2b134" + // check
 	"0c" + "00" + "b009" + "00" + // cancel
 	"0d" + "0001" + "d00f" + "cf0f" + "ac02" + "02" + "80a0f1c2b134" + "04" + // return
 	"0e" + "00" + "b009" + "80a0f1c2b134" + // defer
 	"0f0000" + // adopt
-	"10" + "00" + "b009" + "00" + "ac02" + "02" + "80a0f1c2b134" + "03" // hold
+	"10" + "00" + "b009" + "00" + "ac02" + "02" + "80a0f1c2b134" + "03" + // hold
+	"11" + "0001" + "d00f" + "cf0f" + "ac02" + "02" + "80a0f1c2b134" + "e0d403" // popped
 
 func TestGoldenWaitingOperations(t *testing.T) {
 	b, places, err := AppendViews(nil, goldenWaiting, nil)
@@ -166,7 +170,7 @@ func (m *waitModel) apply(op Op) {
 					m.aside[h] = true
 				}
 			}
-		case ViewRetry, ViewDead:
+		case ViewRetry, ViewDead, ViewRevive:
 			for r := range m.returns {
 				if r.group == op.Group && r.address == op.First {
 					delete(m.returns, r)
@@ -192,13 +196,17 @@ func (m *waitModel) apply(op Op) {
 				delete(m.delays, d)
 			}
 		}
-	case OpReturn:
+	case OpReturn, OpPopped:
 		for r := range m.returns {
 			if r.group == op.Group && r.address == op.First {
 				delete(m.returns, r)
 			}
 		}
-		m.returns[k] = waitValue{due: op.Due, attempt: op.Attempt}
+		kind := ViewRetry
+		if op.Kind == OpPopped {
+			kind = ViewRevive
+		}
+		m.returns[k] = waitValue{due: op.Due, attempt: op.Attempt, kind: kind}
 	case OpDefer:
 		for h := range m.halves {
 			if h.address == op.First {
@@ -234,8 +242,8 @@ func (m *waitModel) compare(t *rapid.T, x *Machine) {
 				if !ok || seen[k] || v.due != d.Due || v.attempt != d.Attempt || d.Due < last.Due || d.Due == last.Due && d.Address < last.Address {
 					t.Fatalf("%s: %+v behind %+v, the model has %+v, %v", c.what, d, last, v, ok)
 				}
-				if c.what == "delays" && d.Kind != v.kind {
-					t.Fatalf("delay %+v, want kind %d", d, v.kind)
+				if d.Kind != v.kind {
+					t.Fatalf("%s: %+v, want kind %d", c.what, d, v.kind)
 				}
 				seen[k], last = true, d
 			}
@@ -319,6 +327,9 @@ func waitAgainstAMap(t *rapid.T, table func() Table) {
 		default:
 			first := address()
 			op := Op{Kind: OpKind(kind - 5 + int(OpPublish)), Topic: name, First: first}
+			if kind == 11 {
+				op.Kind = OpPopped
+			}
 			switch op.Kind {
 			case OpPublish:
 				op.View = &View{Kind: ViewKind(rapid.IntRange(1, int(lastView)).Draw(t, "view")), Topic: "V"}
@@ -329,7 +340,7 @@ func waitAgainstAMap(t *rapid.T, table func() Table) {
 				op.Last = first + rapid.Int64Range(0, 3).Draw(t, "more")
 			case OpCheck:
 				op.Due, op.Attempt = due, rapid.Int32Range(0, 3).Draw(t, "checks")
-			case OpReturn:
+			case OpReturn, OpPopped:
 				op.Group = rapid.SampledFrom([]string{"G0", "G1"}).Draw(t, "group")
 				op.Position, op.Size, op.Due, op.Attempt = first, 1, due, rapid.Int32Range(0, 3).Draw(t, "attempt")
 			case OpDefer:

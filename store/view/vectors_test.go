@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -133,6 +134,31 @@ func TestLaw2RetriesAndDeadLettersReadAsRealBrokersStoreThem(t *testing.T) {
 				compare(t, "timer", body, copied, show(view.Timer, body, copied), "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS")
 			}
 		})
+	}
+}
+
+// The real broker gives its own address as that of the producer: a view changes no host.
+func TestLaw2WhatComesAgainAfterAPopReadsAsARealBrokerStoresIt(t *testing.T) {
+	rs := records(t, "5.3.3-pop-stopped")
+	for _, keys := range []string{"k0", "k1"} {
+		body, copied := last(t, rs["PopT"], keys), last(t, rs["%RETRY%G_PopT"], keys)
+		const bornHost = 48
+		copy(copied.Bytes()[bornHost:bornHost+8], body.Bytes()[bornHost:])
+		s := show(view.Revive, body, copied)
+		first, _ := copied.Property(view.PropFirstPop)
+		var err error
+		if s.PopTime, err = strconv.ParseInt(string(first), 10, 64); err != nil {
+			t.Fatal(err)
+		}
+		compare(t, keys, body, copied, s)
+		s.PopTime, s.Reconsume = 5, 2
+		again, err := record.Parse(view.Append(nil, copied, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, _ := again.Property(view.PropFirstPop); !bytes.Equal(p, first) {
+			t.Errorf("%s given once more was first given at %s, want %s", keys, p, first)
+		}
 	}
 }
 

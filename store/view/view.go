@@ -21,6 +21,7 @@ const (
 	Retry                  // sent back by a pull group
 	Dead                   // a dead letter
 	Aside                  // a half that nobody answers for
+	Revive                 // given to a pull group by a pop, and not acknowledged
 )
 
 // Reasons of a dead letter, for Show.Level.
@@ -45,6 +46,7 @@ type Show struct {
 	MessageTopic string
 	Reconsume    int32 // of a half that was moved aside: the checks made
 	Level        int32 // of a retry: its delay level; of a dead letter: why
+	PopTime      int64 // of a Revive: when it was given, milliseconds since 1970
 }
 
 type rule struct {
@@ -63,6 +65,7 @@ var rules = [...]rule{
 	Retry:  {reconsume: true, props: retryProps},
 	Dead:   {reconsume: true, props: deadProps},
 	Aside:  {props: asideProps},
+	Revive: {reconsume: true, props: reviveProps},
 }
 
 // Names of properties that the table adds.
@@ -77,6 +80,7 @@ const (
 	PropTimerEnqueue = "TIMER_ENQUEUE_MS"
 	PropTimerDequeue = "TIMER_DEQUEUE_MS"
 	PropCheckTimes   = "TRANSACTION_CHECK_TIMES"
+	PropFirstPop     = "1ST_POP_TIME"
 	PropReason       = "__reason" // no client may send it
 )
 
@@ -120,6 +124,14 @@ func deadProps(dst []byte, v record.View, s *Show) []byte {
 func asideProps(dst []byte, v record.View, s *Show) []byte {
 	dst = record.AppendWithout(dst, v.Properties(), PropCheckTimes)
 	return record.AppendProperty(dst, PropCheckTimes, strconv.Itoa(int(s.Reconsume)))
+}
+
+func reviveProps(dst []byte, v record.View, s *Show) []byte {
+	if _, ok := v.Property(PropFirstPop); ok && v.ReconsumeTimes() > 0 {
+		return append(dst, v.Properties()...)
+	}
+	dst = record.AppendWithout(dst, v.Properties(), PropFirstPop)
+	return record.AppendProperty(dst, PropFirstPop, strconv.FormatInt(s.PopTime, 10))
 }
 
 // Append appends the record v as s shows it. The body is copied, nothing but the head, the topic and the properties is looked at. A

@@ -17,6 +17,9 @@ import (
 // Names are the directories.
 var Names = []string{"4.9.7-stopped", "4.9.7-killed", "5.3.3-stopped", "5.3.3-killed", "5.3.3-lmq"}
 
+// PopNames are directories with messages that a pop consumer had not acknowledged; only Popped is expected of them.
+var PopNames = []string{"5.3.3-pop-stopped", "5.3.3-pop-killed"}
+
 // SegmentBytes is the size of a commit log file in them.
 const SegmentBytes = 131072
 
@@ -109,10 +112,24 @@ type Expected struct {
 		Positions []int64 `json:"phys_offsets"`
 	} `json:"query_by_key"`
 	ConfigFiles map[string]json.RawMessage `json:"config_files"`
+
+	Popped []Popped `json:"popped"`
 }
 
 // Slots is how many slots a key index file in them has.
 const Slots = 1000
+
+// Popped is a message that a pop consumer had not acknowledged.
+type Popped struct {
+	Topic          string `json:"topic"`
+	Queue          int32  `json:"queue"`
+	Offset         int64  `json:"offset"`
+	Group          string `json:"group"`
+	PopTime        int64  `json:"pop_ms"`
+	Due            int64  `json:"due_ms"`
+	Body           string `json:"body"`
+	ReconsumeTimes int32  `json:"reconsume_times"` // before it comes again
+}
 
 // Segment is one commit log file.
 type Segment struct {
