@@ -83,6 +83,7 @@ var numbers = []number{
 	counter("fusionmq_store_deleted_segments_total", "Files of the log that were deleted.", func(r *reading) float64 { return float64(r.cleaned.Segments) }),
 	counter("fusionmq_store_moved_records_total", "Messages that were stored once more because they were still owed when their file went.", func(r *reading) float64 { return float64(r.cleaned.Moved) }),
 	counter("fusionmq_store_moves_lost_total", "Of those, messages that could not be read. Any rise needs a look at the log.", func(r *reading) float64 { return float64(r.cleaned.Lost) }),
+	counter("fusionmq_store_bodies_again_total", "Messages that were stored once more because they were older than store.view-window when they were published.", func(r *reading) float64 { return float64(r.cleaned.Again) }),
 	counter("fusionmq_store_expired_messages_total", "Messages that were deleted before a group had read them, counted for each group.", func(r *reading) float64 { return float64(r.cleaned.Expired) }),
 	counter("fusionmq_store_expiries_total", "Expiry records: ranges of such messages, each with its group and queue.", func(r *reading) float64 { return float64(r.cleaned.Expiries) }),
 	counter("fusionmq_store_clean_failures_total", "Looks for files to delete that ended in an error. Any rise needs a look at the disk.", func(r *reading) float64 { return float64(r.cleaned.Failures) }),

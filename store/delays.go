@@ -149,7 +149,7 @@ func (p *publisher) op(d *state.Due) state.Op {
 	if d.Group != "" {
 		op.View, err = s.retryView(d)
 	} else {
-		op.View, err = s.waitingView(d.Kind, d.Position, d.Size)
+		op.View, err = s.waitingView(d.Kind, d.Address, d.Position, d.Size)
 	}
 	if err != nil {
 		// Its view ends the wait and names the place; readers step over what they cannot read.

@@ -61,7 +61,7 @@ func (s *Store) expireBelow(position int64, reason string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.appendOwn(s.own.expiry, text); err != nil {
+		if _, err := s.appendOwn(s.own.expiry, text, true); err != nil {
 			return err
 		}
 		s.clean.expired.Add(e.Count)

@@ -1,6 +1,9 @@
 package store
 
-import "github.com/fusionmq/fusionmq/store/runs"
+import (
+	"github.com/fusionmq/fusionmq/store/runs"
+	"github.com/fusionmq/fusionmq/store/state"
+)
 
 // HookPush has fn called by the writer each time that it has looked at the marks of a batch's topics and not yet pushed what
 // the dispatcher needs of it. nil ends that.
@@ -34,3 +37,13 @@ func (o *Options) TailRows(n int) { o.tailRows = n }
 
 // Rows describes the table of what waits.
 func (s *Store) Rows() runs.Stats { return s.rows.Stats() }
+
+// KeepBodies is what happens to operations before they are written.
+func (s *Store) KeepBodies(ops []state.Op) ([]state.Op, error) {
+	s.bodies.mu.RLock()
+	defer s.bodies.mu.RUnlock()
+	return s.keepBodies(ops)
+}
+
+// BeginDeletion has bodies below a position named by no operation any more.
+func (s *Store) BeginDeletion(position int64) { s.cutBodies(position) }

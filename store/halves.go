@@ -130,7 +130,7 @@ func (s *Store) endOp(e *HalfEnd, h *state.HalfState) (*state.Op, error) {
 	case e.Due > s.o.Now().UnixMilli():
 		return &state.Op{Kind: state.OpDefer, Topic: h.Topic, First: e.Address, Due: e.Due}, nil
 	}
-	show, err := s.waitingView(state.ViewCommit, h.Position, h.Size)
+	show, err := s.waitingView(state.ViewCommit, e.Address, h.Position, h.Size)
 	if err != nil {
 		return nil, fmt.Errorf("half message at %d: %w", e.Address, err)
 	}
@@ -138,8 +138,8 @@ func (s *Store) endOp(e *HalfEnd, h *state.HalfState) (*state.Op, error) {
 }
 
 // waitingView makes the view of a record that waits, in the place that it is for.
-func (s *Store) waitingView(kind state.ViewKind, position int64, size int32) (*state.View, error) {
-	b, release, err := s.log.Read(position, int(size))
+func (s *Store) waitingView(kind state.ViewKind, address, position int64, size int32) (*state.View, error) {
+	b, release, err := s.body(address, position, size)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (s *Store) HalfRecord(address int64) ([]byte, error) {
 	if h.Outcome != state.Undecided && h.Outcome != state.Aside {
 		return nil, ErrNoHalf
 	}
-	b, release, err := s.log.Read(h.Position, int(h.Size))
+	b, release, err := s.body(address, h.Position, h.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (s *Store) SetHalvesAside(addresses []int64) error {
 			continue
 		}
 		show := &state.View{Kind: state.ViewAside, Topic: AsideTopic, Position: h.Position, Size: h.Size, Reconsume: h.Checks}
-		if v, err := s.waitingView(state.ViewAside, h.Position, h.Size); err == nil {
+		if v, err := s.waitingView(state.ViewAside, a, h.Position, h.Size); err == nil {
 			show.TagsCode = v.TagsCode
 		}
 		s.claims.takeLocked(claim{address: a}, state.Aside)

@@ -19,6 +19,13 @@ func (s *Store) Operate(ops []state.Op) (at int64, err error) { return s.operate
 
 // operate is Operate; with sync it returns when the record is durable.
 func (s *Store) operate(ops []state.Op, sync bool) (at int64, err error) {
+	if namesBodies(ops) {
+		s.bodies.mu.RLock()
+		defer s.bodies.mu.RUnlock()
+		if ops, err = s.keepBodies(ops); err != nil {
+			return 0, err
+		}
+	}
 	body, places, err := state.AppendViews(nil, ops, nil)
 	if err != nil {
 		return 0, err

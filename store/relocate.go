@@ -60,7 +60,7 @@ func (s *Store) owedBelow(position int64, lost map[int64]bool) []state.OwedBody 
 // moveSome moves the first records of owed, as many as go into one record, and waits until that has taken effect. It says how many
 // of owed are done.
 func (s *Store) moveSome(owed []state.OwedBody, lost map[int64]bool) (done int, err error) {
-	room := int(min(movedBatch, s.o.SegmentBytes/4))
+	room := s.movedRoom()
 	var body []byte
 	var ops []state.Op
 	for _, o := range owed {
@@ -84,11 +84,10 @@ func (s *Store) moveSome(owed []state.OwedBody, lost map[int64]bool) (done int, 
 	if len(ops) == 0 {
 		return done, nil
 	}
-	it, err := s.appendOwn(s.own.moved, body)
+	start, err := s.appendMoved(body, true)
 	if err != nil {
 		return 0, err
 	}
-	start := it.Position + int64(it.Size) - 2 - int64(len(MovedTopic)) - 1 - int64(len(body)) // behind the body come topic and properties
 	for i := range ops {
 		ops[i].Last += start
 	}
@@ -98,6 +97,16 @@ func (s *Store) moveSome(owed []state.OwedBody, lost map[int64]bool) (done int, 
 	}
 	s.clean.moved.Add(int64(len(ops)))
 	return done, s.waitApplied(at)
+}
+
+// movedRoom is how much goes into one record, but for a larger one alone.
+func (s *Store) movedRoom() int { return int(min(movedBatch, s.o.SegmentBytes/4)) }
+
+// appendMoved appends a record of MovedTopic and returns the position of its body.
+func (s *Store) appendMoved(body []byte, reserved bool) (start int64, err error) {
+	it, err := s.appendOwn(s.own.moved, body, reserved)
+	// Behind the body come topic and properties.
+	return it.Position + int64(it.Size) - 2 - int64(len(MovedTopic)) - 1 - int64(len(body)), err
 }
 
 // readOwed returns the record of what is owed.

@@ -179,14 +179,14 @@ func (s *Store) restate(position int64, lost map[int64]bool) error {
 	parts := (len(b) + piece - 1) / piece
 	for i := range parts {
 		p := statePiece{from: from, part: uint64(i), parts: uint64(parts), bytes: b[i*piece : min((i+1)*piece, len(b))]}
-		if _, err := s.appendOwn(s.own.state, p.append(nil)); err != nil {
+		if _, err := s.appendOwn(s.own.state, p.append(nil), true); err != nil {
 			return err
 		}
 	}
 	bs := s.index.BoundsBelow(position)
 	for len(bs) > 0 {
 		n := min(len(bs), piece/(record.MaxTopicBytes+16))
-		if _, err := s.appendOwn(s.own.state, appendBounds(nil, bs[:n])); err != nil {
+		if _, err := s.appendOwn(s.own.state, appendBounds(nil, bs[:n]), true); err != nil {
 			return err
 		}
 		bs = bs[n:]
@@ -194,11 +194,11 @@ func (s *Store) restate(position int64, lost map[int64]bool) error {
 	return nil
 }
 
-// appendOwn appends a record of a topic of ours, from the space that is kept back if need be, and returns it.
-func (s *Store) appendOwn(t *topic, body []byte) (log.Item, error) {
+// appendOwn appends a record of a topic of ours, with reserved set from the space that is kept back if need be, and returns it.
+func (s *Store) appendOwn(t *topic, body []byte, reserved bool) (log.Item, error) {
 	b := s.log.NewBatch()
 	defer s.log.Free(b)
-	b.Reserved = true
+	b.Reserved = reserved
 	s.add(b, t, &Message{Topic: t.name, BornTime: s.o.Now().UnixMilli(), BornHost: s.o.StoreHost, Body: body})
 	s.log.Append(b)
 	return b.Items[0], b.Items[0].Err
@@ -210,6 +210,6 @@ func (s *Store) operateReserved(ops []state.Op) (at int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	it, err := s.appendOwn(s.oq, body)
+	it, err := s.appendOwn(s.oq, body, true)
 	return it.Position, err
 }

@@ -78,6 +78,7 @@ type Cleaned struct {
 	Expiries int64 // expiry records
 	Expired  int64 // messages in them
 	Failures int64 // looks that ended in an error
+	Again    int64 // bodies appended again because they were older than the view window when they were published
 	DiskUsed int64 // percent of the disk, at the last look; 0 before the first
 }
 
@@ -94,7 +95,7 @@ type cleaner struct {
 // Cleaned returns the counters of retention.
 func (s *Store) Cleaned() Cleaned {
 	c := &s.clean
-	return Cleaned{c.segments.Load(), c.moved.Load(), c.lost.Load(), c.expiries.Load(), c.expired.Load(), c.failures.Load(), c.used.Load()}
+	return Cleaned{c.segments.Load(), c.moved.Load(), c.lost.Load(), c.expiries.Load(), c.expired.Load(), c.failures.Load(), c.s.bodies.again.Load(), c.used.Load()}
 }
 
 func (c *cleaner) run() {
@@ -185,6 +186,7 @@ func (c *cleaner) step(position int64) int64 {
 // disk again before the first name goes, and nobody is told of an offset that cannot be read.
 func (c *cleaner) delete(position int64, reason string) error {
 	s := c.s
+	s.cutBodies(position)
 	if err := s.expireBelow(position, reason); err != nil {
 		return err
 	}

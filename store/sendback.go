@@ -92,7 +92,7 @@ func (s *Store) settled(ctx context.Context) error { return s.WaitApplied(ctx, s
 
 // retryView makes the view of what a group gets again, in its retry topic.
 func (s *Store) retryView(d *state.Due) (*state.View, error) {
-	b, release, err := s.log.Read(d.Position, int(d.Size))
+	b, release, err := s.body(d.Address, d.Position, d.Size)
 	if err != nil {
 		return nil, err
 	}

@@ -95,6 +95,7 @@ type Store struct {
 	oq        *topic
 	own       ownTopics
 	clean     cleaner
+	bodies    bodies
 	waits     waitTopics
 	claims    claims
 	publisher publisher
