@@ -43,10 +43,12 @@ func (s *Store) addViews(b *log.Batch, ops []state.Op, places []int) error {
 		if err != nil {
 			return err
 		}
-		state.SetBack(rec[at:], at)
+		if !state.SetBack(rec[at:], at) {
+			return &FieldError{"place of a view in its record", int64(at), "within 16 MiB"} // not of our own making
+		}
 		it.Sync = it.Sync || t.sync.Load()
 		b.Views = append(b.Views, log.View{
-			Item: item, Seq: &s.lane(t, show.Queue).seq, At: at + state.ViewOffsetAt, Hold: t.sync.Load(),
+			Item: item, Seq: &s.lane(t, show.Queue).seq, Start: at, At: at + state.OffsetAt(rec[at:]), Hold: t.sync.Load(),
 			Position: show.Position, Size: show.Size, Tags: int64(show.TagsCode),
 		})
 	}
@@ -77,7 +79,7 @@ func (s *Store) putViews(views []log.View, at, time int64) {
 	for i := range views {
 		v := &views[i]
 		l := v.Seq.Owner.(*lane)
-		e := queue.Entry{Address: at + int64(v.At-state.ViewOffsetAt), Position: v.Position, Size: v.Size, TagsCode: v.Tags, Time: time}
+		e := queue.Entry{Address: at + int64(v.Start), Position: v.Position, Size: v.Size, TagsCode: v.Tags, Time: time}
 		if err := l.queue.Put(v.QueueOffset, e, !v.Hold); err != nil {
 			s.event(levelError, "queue index refused an entry", "topic", l.topic.name, "queue", l.queue.ID(), "err", err)
 		}

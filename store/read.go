@@ -76,7 +76,7 @@ func (s *Store) EntryAt(at int64) (e TopicEntry, b []byte, release func(), err e
 	if err != nil {
 		return none(err)
 	}
-	if head[0] == byte(state.OpPublish) { // a record does not begin so
+	if state.BeginsView(head[0]) { // a record does not begin so
 		release()
 		return s.viewEntryAt(at)
 	}

@@ -45,10 +45,11 @@ type Item struct {
 type View struct {
 	Item        int // index into Batch.Items; views are in the order of their items
 	Seq         *Sequence
-	At          int // of the 7 bytes for the queue offset, little-endian, from the start of the record; in its body
+	At          int // of the 6 bytes for the queue offset, little-endian, from the start of the record; in its body
 	QueueOffset int64
 
 	// Carried through to Options.Written.
+	Start          int // of the view, from the start of the record
 	Position, Tags int64
 	Size           int32
 	Hold           bool
@@ -100,8 +101,8 @@ func (b *Batch) placeViews(i int, rec []byte) {
 		v := &vs[k]
 		v.QueueOffset = v.Seq.next
 		v.Seq.next++
-		at := rec[v.At-1:] // the byte in front stays
-		binary.LittleEndian.PutUint64(at, uint64(v.QueueOffset)<<8|uint64(at[0]))
+		binary.LittleEndian.PutUint32(rec[v.At:], uint32(v.QueueOffset))
+		binary.LittleEndian.PutUint16(rec[v.At+4:], uint16(v.QueueOffset>>32))
 	}
 	if len(vs) > 0 {
 		record.UpdateBodyCRC(rec)

@@ -63,6 +63,9 @@ func AppendViews(dst []byte, ops []Op, places []int) ([]byte, []int, error) {
 			return dst, places, err
 		}
 	}
+	if len(ops) == 1 && ops[0].lone() {
+		return appendLone(dst, &ops[0]), append(places, len(dst)), nil
+	}
 	var e opEncoder
 	e.collect(ops)
 	dst = append(dst, opsVersion)
@@ -266,6 +269,13 @@ func (e *opEncoder) append(b []byte, op *Op) []byte {
 // DecodeOps reads the body of an operate-queue record. What it returns does not refer to b. Anything that AppendOps does
 // not write gives a *FormatError.
 func DecodeOps(b []byte) ([]Op, error) {
+	if isLone(b) {
+		op, err := decodeLone(b)
+		if err != nil {
+			return nil, err
+		}
+		return []Op{op}, nil
+	}
 	d := decoder{b: b, all: len(b)}
 	if v := d.byte(); v != opsVersion && d.err == nil {
 		return nil, &FormatError{0, int(v), fmt.Sprintf("version %d is not known", v)}

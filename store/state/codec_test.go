@@ -185,6 +185,10 @@ func FuzzDecodeOps(f *testing.F) {
 	f.Add([]byte{opsVersion})
 	f.Add([]byte{opsVersion, 0, 0})
 	f.Add([]byte{opsVersion, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
+	for _, g := range goldenLone {
+		lone, _ := hex.DecodeString(g.body)
+		f.Add(lone)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		ops, err := DecodeOps(b)
 		if err != nil {

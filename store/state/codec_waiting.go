@@ -3,37 +3,63 @@ package state
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 )
 
-// What of an OpPublish has a fixed place, from its first byte, little-endian: the rest is varints.
+// What of an OpPublish has a fixed place, from its first byte, little-endian: the rest is varints. One that is alone in its record begins otherwise, see
+// appendLone.
 //
 //	0 1 kind
 //	1 1 view kind, and bit 7 for one in the topic of the message itself, without reconsume times and level
-//	2 7 queue offset
-//	9 3 back: bytes from the start of the record to here
+//	2 6 queue offset
+//	8 3 back: bytes from the start of the record to here
 //
 // A single transaction or delay must not cost much, so there is no byte more than that takes.
 const (
-	ViewOffsetAt = 2 // where the log writes the queue offset
-	viewBackAt   = 9
-	viewFixed    = 12
+	viewOffsetAt = 2
+	offsetBytes  = 6
+	viewBackAt   = viewOffsetAt + offsetBytes
+	viewFixed    = viewBackAt + 3
 	viewShort    = 0x80
 	maxBack      = 1<<24 - 1
-	maxOffset    = 1<<56 - 1
+	maxOffset    = 1<<48 - 1
+	maxInt32     = math.MaxInt32
+	maxInt64     = math.MaxInt64
 )
 
-// SetBack writes how far the OpPublish that b begins with lies behind the start of its record.
-func SetBack(b []byte, back int) {
+// OffsetAt is where the log writes the queue offset of the OpPublish that b begins with: 6 bytes, little-endian.
+func OffsetAt(b []byte) int {
+	if isLone(b) {
+		return 1
+	}
+	return viewOffsetAt
+}
+
+// SetBack writes how far the OpPublish that b begins with lies behind the start of its record; false when it cannot lie there.
+func SetBack(b []byte, back int) bool {
+	if isLone(b) {
+		i := slices.Index(loneBacks[:], back)
+		if i < 0 {
+			return false
+		}
+		b[0] = b[0]&^loneBack | byte(i)<<5
+		return true
+	}
 	b[viewBackAt], b[viewBackAt+1], b[viewBackAt+2] = byte(back), byte(back>>8), byte(back>>16)
+	return back <= maxBack
 }
 
 func backOf(b []byte) int {
 	return int(b[viewBackAt]) | int(b[viewBackAt+1])<<8 | int(b[viewBackAt+2])<<16
 }
 
-func viewOffset(b []byte) int64 {
-	return int64(binary.LittleEndian.Uint64(b[ViewOffsetAt:]) & maxOffset)
+func appendOffset(b []byte, n int64) []byte {
+	return binary.LittleEndian.AppendUint64(b, uint64(n))[:len(b)+offsetBytes]
+}
+
+func offsetAt(b []byte) int64 {
+	return int64(binary.LittleEndian.Uint32(b)) | int64(binary.LittleEndian.Uint16(b[4:]))<<32
 }
 
 // short is whether what most views do not need can be left out.
@@ -42,8 +68,19 @@ func (op *Op) short() bool {
 	return v.Topic == op.Topic && v.Reconsume == 0 && v.Level == 0
 }
 
+// BeginsView is whether an OpPublish can begin with a byte. No record does: it would be larger than 100 MiB.
+func BeginsView(first byte) bool { return first == byte(OpPublish) || first&loneMark != 0 }
+
 // ViewBack reads it; ok is false where no OpPublish can be.
 func ViewBack(b []byte) (back int, ok bool) {
+	if isLone(b) {
+		i := int(b[0]&loneBack) >> 5
+		kind := ViewKind(b[0] & loneKind)
+		if i == 0 || i == len(loneBacks) || kind < ViewCommit || kind > lastView {
+			return 0, false
+		}
+		return loneBacks[i], true
+	}
 	if kind := ViewKind(0); len(b) >= viewFixed {
 		kind = ViewKind(b[1] &^ viewShort)
 		ok = OpKind(b[0]) == OpPublish && kind >= ViewCommit && kind <= lastView
@@ -93,7 +130,7 @@ func (op *Op) checkWaiting(bad func(field, value, want string) error, name func(
 		return err
 	}
 	if v.Offset > maxOffset || v.Back > maxBack {
-		return bad("queue offset or back of the view", number(max(v.Offset, int64(v.Back))), "below 1<<56 and 1<<24")
+		return bad("queue offset or back of the view", number(max(v.Offset, int64(v.Back))), "below 1<<48 and 1<<24")
 	}
 	if v.PopTime < 0 || v.PopTime > 0 && v.Kind != ViewRevive {
 		return bad("pop time of the view", number(v.PopTime), "0 or more, of a revived message only")
@@ -117,7 +154,7 @@ func (e *opEncoder) appendWaiting(b []byte, op *Op) []byte {
 			kind |= viewShort
 		}
 		b = append(b, kind)
-		b = binary.LittleEndian.AppendUint64(b, uint64(v.Offset))[:len(b)+7]
+		b = appendOffset(b, v.Offset)
 		b = append(b, byte(v.Back), byte(v.Back>>8), byte(v.Back>>16))
 	}
 	uvarint(int64(e.intern(op.Topic)))
@@ -174,7 +211,7 @@ func (d *decoder) waiting(op *Op, list []string) {
 		var fixed [viewFixed]byte
 		copy(fixed[1:], d.b)
 		short = fixed[1]&viewShort != 0
-		v = &View{Kind: ViewKind(fixed[1] &^ viewShort), Back: int32(backOf(fixed[:])), Offset: viewOffset(fixed[:])}
+		v = &View{Kind: ViewKind(fixed[1] &^ viewShort), Back: int32(backOf(fixed[:])), Offset: offsetAt(fixed[viewOffsetAt:])}
 		d.b = d.b[viewFixed-1:]
 		op.View = v
 	}
@@ -219,6 +256,12 @@ func (d *decoder) waiting(op *Op, list []string) {
 
 // DecodeView reads the one OpPublish that begins at byte at of an operate-queue record's body, without the operations around it.
 func DecodeView(b []byte, at int) (op Op, err error) {
+	if isLone(b) {
+		if at != 0 {
+			return op, &FormatError{Offset: at, What: "no view begins here"}
+		}
+		return decodeLone(b)
+	}
 	d := decoder{b: b, all: len(b)}
 	if v := d.byte(); v != opsVersion && d.err == nil {
 		return op, &FormatError{0, int(v), "version " + strconv.Itoa(int(v)) + " is not known"}

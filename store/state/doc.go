@@ -52,7 +52,7 @@
 //	  attach, detach     topic, group
 //	  cursor             topic, group, first
 //	  relocate           topic, first, last - first, size
-//	  publish            fixed width, little-endian: view kind 1 (bit 7: short), queue offset 7, back 3; then topic, group (retry and
+//	  publish            fixed width, little-endian: view kind 1 (bit 7: short), queue offset 6, back 3; then topic, group (retry and
 //	                     dead letter only), first; unless short: view topic, reconsume, level; queue, position - first (signed),
 //	                     size, tags code (signed)
 //	  rollback, cancel   topic, first, last - first
@@ -64,7 +64,7 @@
 //
 // Topics, groups and expressions are numbers of strings. Down to relocate, first is the signed difference to the first before
 // it in the record (0 at its start), so that a batch of neighbours takes two or three bytes an operation; from publish on it is
-// written as it is. A version or kind that is not known is an error, never skipped.
+// written as it is. The body of a record with one publish alone can have a shorter form, see appendLone. A version or kind that is not known is an error, never skipped.
 //
 // # Snapshot
 //

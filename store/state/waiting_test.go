@@ -31,10 +31,10 @@ var goldenWaiting = []Op{
 const goldenWaitingBody = "01" + // version
 	"05" + "055472616465" + "03706179" + "0a255245545259257061790825444c5125706179" + "10255245545259257061795f5472616465" + // Trade pay %RETRY%pay %DLQ%pay %RETRY%pay_Trade
 	"0c" + // 12 operations
-	"0981" + "4d000000000000" + "820000" + "00" + "e807" + "03" + "00" + "ac02" + "09" + // commit
-	"0904" + "00000000000100" + "aa0000" + "0001" + "d00f" + "02" + "02" + "04" + "00" + "e0f0d7c69e05" + "ac02" + "8ea0bd02" + // retry
-	"0905" + "00000000000000" + "e60000" + "0001" + "d00f" + "03" + "10" + "00" + "00" + "e707" + "ac02" + "00" + // dead
-	"0907" + "00000000000000" + "4a0100" + "0001" + "d00f" + "04" + "02" + "00" + "00" + "e707" + "ac02" + "00" + "80a0f1c2b134" + // revive
+	"0981" + "4d0000000000" + "820000" + "00" + "e807" + "03" + "00" + "ac02" + "09" + // commit
+	"0904" + "000000000001" + "aa0000" + "0001" + "d00f" + "02" + "02" + "04" + "00" + "e0f0d7c69e05" + "ac02" + "8ea0bd02" + // retry
+	"0905" + "000000000000" + "e60000" + "0001" + "d00f" + "03" + "10" + "00" + "00" + "e707" + "ac02" + "00" + // dead
+	"0907" + "000000000000" + "4a0100" + "0001" + "d00f" + "04" + "02" + "00" + "00" + "e707" + "ac02" + "00" + "80a0f1c2b134" + // revive
 	"0a" + "00" + "e807" + "98be868f01" + // rollback
 	"0b" + "00" + "b009" + "03" + "80a0f1c2b134" + // check
 	"0c" + "00" + "b009" + "00" + // cancel
@@ -67,8 +67,8 @@ func TestGoldenWaitingOperations(t *testing.T) {
 	// What has a fixed place is where the log and a reader of one entry look for it.
 	for i, at := range places {
 		v := goldenWaiting[i].View
-		if back, ok := ViewBack(b[at:]); !ok || back != int(v.Back) || viewOffset(b[at:]) != v.Offset {
-			t.Errorf("view %d: back %d, %v, offset %d", i, back, ok, viewOffset(b[at:]))
+		if back, ok := ViewBack(b[at:]); !ok || back != int(v.Back) || offsetAt(b[at+OffsetAt(b[at:]):]) != v.Offset {
+			t.Errorf("view %d: back %d, %v, offset %d", i, back, ok, offsetAt(b[at+OffsetAt(b[at:]):]))
 		}
 		one, err := DecodeView(b, at)
 		if d := gocmp.Diff(goldenWaiting[i], one); d != "" || err != nil {
@@ -85,11 +85,90 @@ func TestGoldenWaitingOperations(t *testing.T) {
 	}
 }
 
+// goldenLone are publishes that have a record each, as they are on disks.
+var goldenLone = []struct {
+	name, body string
+	op         Op
+}{
+	{"commit", "b14d0000000000" + "b110" + "03" + "ac02" + "7b8c1e00" + "5472616465",
+		Op{Kind: OpPublish, Topic: "Trade", First: 2097, View: &View{Kind: ViewCommit, Topic: "Trade", Queue: 3, Offset: 77, Back: 88, Position: 2097, Size: 300, TagsCode: 2002043}}},
+	{"timer without a tag, hosts of IPv6", "c3000000000080" + "80c8afa025" + "00" + "ac02" + "54",
+		Op{Kind: OpPublish, Topic: "T", First: 10_000_000_000, View: &View{Kind: ViewTimer, Topic: "T", Offset: 1 << 47, Back: 112, Position: 10_000_000_000, Size: 300}}},
+	{"not in its place yet", "82010000000000" + "00" + "00" + "00" + "54",
+		Op{Kind: OpPublish, Topic: "T", View: &View{Kind: ViewDelay, Topic: "T", Offset: 1}}},
+}
+
+func TestGoldenLonePublishes(t *testing.T) {
+	for _, tc := range goldenLone {
+		b, places, err := AppendViews([]byte("x"), []Op{tc.op}, nil)
+		if err != nil || hex.EncodeToString(b[1:]) != tc.body || !reflect.DeepEqual(places, []int{1}) {
+			t.Errorf("%s: encoded %x with places %v, %v; want %s", tc.name, b[1:], places, err, tc.body)
+			continue
+		}
+		b = b[1:]
+		ops, err := DecodeOps(b)
+		if d := gocmp.Diff([]Op{tc.op}, ops); d != "" || err != nil {
+			t.Errorf("%s: decoded: %v (-want +got):\n%s", tc.name, err, d)
+		}
+		if one, err := DecodeView(b, 0); err != nil || !reflect.DeepEqual(one, tc.op) {
+			t.Errorf("%s: alone %+v, %v", tc.name, one, err)
+		}
+		if _, err := DecodeView(b, 1); err == nil {
+			t.Errorf("%s: a view begins at byte 1", tc.name)
+		}
+		for i := range len(b) - len(tc.op.Topic) + 1 { // what is cut off of the topic is another topic: the record says where its body ends
+			if _, err := DecodeOps(b[:i]); err == nil {
+				t.Errorf("%s: cut off at byte %d, but no error", tc.name, i)
+			}
+		}
+		for _, back := range []int{88, 112} {
+			if !SetBack(b, back) {
+				t.Errorf("%s: back %d is refused", tc.name, back)
+			}
+			if got, ok := ViewBack(b); !ok || got != back {
+				t.Errorf("%s: back %d, %v, want %d", tc.name, got, ok, back)
+			}
+		}
+		if SetBack(b, 100) {
+			t.Errorf("%s: a view lies 100 bytes behind the start of its record", tc.name)
+		}
+	}
+}
+
+// Whatever a record could not say in the short form is written in the other.
+func TestLonePublishThatIsNotShort(t *testing.T) {
+	v := View{Kind: ViewCommit, Topic: "T", Offset: 5, Back: 88, Position: 7, Size: 300, TagsCode: 1}
+	for name, change := range map[string]func(*Op){
+		"another place of the body": func(op *Op) { op.View.Position++ },
+		"another topic":             func(op *Op) { op.View.Topic = "U" },
+		"of a group":                func(op *Op) { op.Group, op.View.Kind = "g", ViewDead },
+		"attempts":                  func(op *Op) { op.View.Reconsume = 1 },
+		"behind other operations":   func(op *Op) { op.View.Back = 200 },
+	} {
+		w := v
+		op := Op{Kind: OpPublish, Topic: "T", First: 7, View: &w}
+		change(&op)
+		b, err := AppendOps(nil, []Op{op})
+		if err != nil || isLone(b) {
+			t.Errorf("%s: %x, %v", name, b, err)
+		}
+		if ops, err := DecodeOps(b); err != nil || !reflect.DeepEqual(ops, []Op{op}) {
+			t.Errorf("%s: came back as %+v, %v", name, ops, err)
+		}
+	}
+}
+
 func FuzzDecodeView(f *testing.F) {
 	golden, err := hex.DecodeString(goldenWaitingBody)
 	if err != nil {
 		f.Fatal(err)
 	}
+	for _, g := range goldenLone {
+		lone, _ := hex.DecodeString(g.body)
+		f.Add(lone, 0)
+		f.Add(lone[:len(lone)-2], 0)
+	}
+	f.Add([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0)
 	f.Add(golden, 34)
 	f.Add(golden[:50], 34)
 	f.Add([]byte{}, 0)
