@@ -173,12 +173,12 @@ func (s *Store) appendBatch(b *log.Batch, rs []Result) {
 func (s *Store) written(parts []log.Part, end int64) {
 	s.dispatch.pushing.RLock()
 	heads := s.dispatch.scratch[:0]
-	keys, views := s.dispatch.keys[:0], false
+	keys, scan := s.dispatch.keys[:0], false
 	for i := range parts {
 		items := parts[i].Items()
 		keys = keysOf(keys, &parts[i])
 		s.once.written(&parts[i])
-		views = views || len(parts[i].Batch.Views) > 0
+		scan = scan || len(parts[i].Batch.Views) > 0 || s.hasMoved(&parts[i])
 		for k := range items {
 			it := &items[k]
 			if it.Seq == nil {
@@ -204,8 +204,9 @@ func (s *Store) written(parts []log.Part, end int64) {
 	s.dispatch.push(heads, end)
 	s.dispatch.scratch = heads
 	s.dispatch.pushing.RUnlock()
-	if views {
-		s.keys.Advance(parts[0].Items()[0].Position, end, end) // it looks at what was published
+	if scan {
+		s.once.kept.shown.Store(end)
+		s.keys.Advance(parts[0].Items()[0].Position, end, end) // it looks at what was published or moved
 	} else {
 		s.keys.Put(keys, end)
 	}

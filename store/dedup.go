@@ -13,12 +13,16 @@ import (
 	"github.com/fusionmq/fusionmq/store/lookup"
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/record"
+	"github.com/fusionmq/fusionmq/store/state"
 )
 
-// Idempotent sends: of messages with one id that come within Options.OnceWindow the first is stored, and the others get its result. A Notify
-// message (Message.Once) is known by its id alone; one for a topic with the attribute meta.OnceAttribute by topic and unique id, unless
-// it waits as a half or for a time. What was stored is a question to the log, so it survives a restart: the key index answers it, and
-// store/dedup saves asking for ids that are surely new.
+// Idempotent sends: of messages with one id that come within Options.OnceWindow, or while the first is owed to somebody by name, the first
+// is stored, and the others get its result. A Notify message (Message.Once) is known by its id alone; one for a topic with the attribute
+// meta.OnceAttribute by topic and unique id. What was stored is a question to the log, so it survives a restart: the key index answers it,
+// and store/dedup saves asking for ids that are surely new; of what is older than the window, see kept.
+//
+// A half that was rolled back is a repeat for a Notify message, whose sender is told the outcome when it tries to end it (rulings A16 and
+// A22). For a topic it is none: a RocketMQ producer is told nothing, so its second half would be lost.
 
 // ErrNotIndexed is in a Result of an idempotent send when nobody can say yet whether the message is there: the key index is being built
 // again and was not so far after 5 s. Nothing was stored.
@@ -37,6 +41,7 @@ type onceTable struct {
 		window  *dedup.Window
 		start   int64 // what is below it is known to the key index only
 	}
+	kept           kept
 	repeats, asked atomic.Int64
 }
 
@@ -44,11 +49,12 @@ type onceTable struct {
 type OnceStats struct {
 	Repeats int64 // sends that got the result of an earlier one
 	Asked   int64 // sends for which the key index was asked
+	Kept    int64 // ids of messages that are or were owed by name which the filter for what is older than the window has now
 }
 
 // OnceStats returns them.
 func (s *Store) OnceStats() OnceStats {
-	return OnceStats{s.once.repeats.Load(), s.once.asked.Load()}
+	return OnceStats{s.once.repeats.Load(), s.once.asked.Load(), s.once.kept.size.Load()}
 }
 
 // init begins the table when the log ends at end and its newest record is older than from, milliseconds since 1970.
@@ -67,6 +73,7 @@ func (o *onceTable) forget(told, now int64) {
 		o.mu.window.Forget(now + 1)
 		o.mu.start = max(o.mu.start, told)
 	}
+	o.kept.forget()
 }
 
 // written notes what is in the log now.
@@ -101,7 +108,7 @@ func onceOf(t *topic, m *Message) (id onceID, ok bool, err error) {
 		}
 		return onceID{nil, b, lookup.Anywhere.Hash(b)}, true, nil
 	}
-	if t == nil || !t.once.Load() || m.Half || m.DelayLevel > 0 || m.DeliverAt > 0 {
+	if t == nil || !t.once.Load() {
 		return id, false, nil
 	}
 	b := lookup.UniqueID(m.Properties)
@@ -150,9 +157,16 @@ func (s *Store) claim(c *onceCall, i int, id *onceID, sync bool) error {
 	if recent {
 		r, found = s.first(at, id, since)
 	}
-	if !found && (ask || recent) {
-		o.asked.Add(1)
-		r, found, err = s.askKeys(id, since, need)
+	if !found {
+		begin := since
+		old := s.mayBeKept(id.hash, since)
+		if old {
+			begin = 0
+		}
+		if old || ask || recent {
+			o.asked.Add(1)
+			r, found, err = s.askKeys(id, begin, since, need)
+		}
 	}
 	if found && err == nil {
 		if r.Durability, err = s.reached(r.Address, sync); err == nil {
@@ -214,31 +228,80 @@ func (s *Store) finish(c *onceCall, ms []Message, rs []Result) {
 	onceCalls.Put(c)
 }
 
-// first looks at the record at an address: whether it is of the message and was stored at since or later.
+// first looks at a candidate for the message: at the record at an address, or the record that the view there shows. It counts when it was stored at
+// since or later, or is owed to somebody by name.
 func (s *Store) first(at int64, id *onceID, since int64) (Result, bool) {
-	b, release, err := s.recordBytes(at)
+	if b, release, err := s.recordBytes(at); err == nil {
+		defer release()
+		if v, err := record.Parse(b); err == nil {
+			return s.firstRecord(at, v, id, since)
+		}
+	}
+	op, _, err := s.viewAt(at)
+	if err != nil {
+		return Result{}, false
+	}
+	if _, owed := s.owedAt(op.View.Topic, at); !owed {
+		return Result{}, false
+	}
+	b, release, err := s.log.Read(op.View.Position, int(op.View.Size))
 	if err != nil {
 		return Result{}, false
 	}
 	defer release()
 	v, err := record.Parse(b)
-	if err != nil || v.PhysicalOffset() != at || v.StoreTime() < since {
+	if err != nil {
 		return Result{}, false
+	}
+	return s.firstResult(v, id)
+}
+
+// firstRecord is first for the record v, which was appended at an address or moved there.
+func (s *Store) firstRecord(at int64, v record.View, id *onceID, since int64) (Result, bool) {
+	r, ok := s.firstResult(v, id)
+	if !ok {
+		return r, false
+	}
+	topic, half := string(v.Topic()), false
+	if isWaitTopic(topic) {
+		half = topic == HalfTopic
+		topic, _, _ = realPlace(v)
+	}
+	if r.Address != at || r.StoreTime < since {
+		if owed, ok := s.owedAt(topic, r.Address); !ok || r.Address != at && owed.Position != at {
+			return r, false
+		}
+	}
+	if half && id.topic != nil && s.waitApplied(s.log.Told()-1) == nil && s.Half(r.Address).Outcome == state.RolledBack {
+		return r, false
+	}
+	return r, true
+}
+
+// firstResult is the result of the append of the record v, when it is of the message.
+func (s *Store) firstResult(v record.View, id *onceID) (Result, bool) {
+	topic, q, waits := v.Topic(), v.QueueID(), isWaitTopic(string(v.Topic()))
+	if waits {
+		name, real, ok := realPlace(v)
+		if !ok {
+			return Result{}, false
+		}
+		topic, q = []byte(name), real
 	}
 	if id.topic == nil {
 		if have, ok := lookup.Once(v.Properties()); !ok || string(have) != string(id.id) {
 			return Result{}, false
 		}
-	} else if string(v.Topic()) != id.topic.name || string(lookup.UniqueID(v.Properties())) != string(id.id) {
+	} else if string(topic) != id.topic.name || string(lookup.UniqueID(v.Properties())) != string(id.id) {
 		return Result{}, false
 	}
-	r := Result{Address: at, QueueOffset: v.QueueOffset(), Queue: v.QueueID(), StoreTime: v.StoreTime(), Size: v.Size(), Repeated: true}
-	if isWaitTopic(string(v.Topic())) {
-		if _, q, ok := realPlace(v); ok {
-			r.Queue = q
-		}
-	}
-	return r, true
+	return Result{Address: v.PhysicalOffset(), QueueOffset: v.QueueOffset(), Queue: q, StoreTime: v.StoreTime(), Size: v.Size(), Repeated: true}, true
+}
+
+func (s *Store) owedAt(topic string, address int64) (state.OwedBody, bool) {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	return s.machine.OwedAt(topic, address)
 }
 
 // recordBytes returns the record that was appended at an address, in a queue or not, wherever it is now.
@@ -256,18 +319,19 @@ func (s *Store) recordBytes(at int64) (b []byte, release func(), err error) {
 	return b, release, err
 }
 
-// askKeys asks the key index for the message, once it has everything that it is asked for.
-func (s *Store) askKeys(id *onceID, since, need int64) (r Result, found bool, err error) {
+// askKeys asks the key index for the message, stored at begin or later, once it has everything that it is asked for.
+func (s *Store) askKeys(id *onceID, begin, since, need int64) (r Result, found bool, err error) {
+	need = max(need, s.once.kept.shown.Load())
 	for {
 		if low, at := s.keys.Position(); at < need || low > s.log.Min() {
 			ctx, cancel := context.WithTimeout(context.Background(), onceWait)
-			err := s.keys.Wait(ctx, s.firstSince(since), need)
+			err := s.keys.Wait(ctx, s.firstSince(begin), need)
 			cancel()
 			if err != nil {
 				return Result{}, false, ErrNotIndexed
 			}
 		}
-		err = s.keys.Query(id.hash, since, 1<<62, func(at int64) bool {
+		err = s.keys.Query(id.hash, begin, 1<<62, func(at int64) bool {
 			r, found = s.first(at, id, since)
 			return !found
 		})

@@ -7,6 +7,7 @@ import (
 	"github.com/fusionmq/fusionmq/store/lookup"
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
+	"github.com/fusionmq/fusionmq/store/view"
 )
 
 // KeyQuery asks for the messages of a topic that have a key.
@@ -149,14 +150,49 @@ func (s *Store) openKeys(end int64) error {
 	return err
 }
 
-// scanKeys gives the key index the keys of the messages in a part of the log, those that operate-queue records publish among them.
+// appendRealKey appends the hash under which a message that waits is found in the topic that it is for: of its unique id.
+func appendRealKey(hashes []uint64, props []byte) []uint64 {
+	var topic, id []byte
+	for name, value := range record.Properties(props) {
+		switch string(name) {
+		case view.PropRealTopic:
+			topic = value
+		case record.PropUniqKey:
+			id = value
+		}
+	}
+	if len(topic) == 0 || len(id) == 0 {
+		return hashes
+	}
+	return append(hashes, lookup.TopicOf(topic).Hash(id))
+}
+
+// appendIDs appends the hashes that a repeated message is found by.
+func appendIDs(hashes []uint64, v record.View) []uint64 {
+	if isWaitTopic(string(v.Topic())) {
+		hashes = appendRealKey(hashes, v.Properties())
+	} else if id := lookup.UniqueID(v.Properties()); len(id) > 0 {
+		hashes = append(hashes, lookup.TopicOf(v.Topic()).Hash(id))
+	}
+	if id, ok := lookup.Once(v.Properties()); ok {
+		hashes = append(hashes, lookup.Anywhere.Hash(id))
+	}
+	return hashes
+}
+
+// scanKeys gives the key index the keys of the messages in a part of the log, those that operate-queue records publish and those that were moved
+// among them.
 func (s *Store) scanKeys(from, end int64, fn func(address, time int64, hashes []uint64) error) error {
 	var hashes []uint64
-	give := func(t lookup.Topic, address, time int64, props []byte) error {
+	give := func(topic []byte, address, time int64, props []byte) error {
 		if !lookup.MayHaveKeys(props) {
 			return nil
 		}
-		if hashes = t.Keys(hashes[:0], props); len(hashes) == 0 {
+		hashes = lookup.TopicOf(topic).Keys(hashes[:0], props)
+		if isWaitTopic(string(topic)) {
+			hashes = appendRealKey(hashes, props)
+		}
+		if len(hashes) == 0 {
 			return nil
 		}
 		return fn(address, time, hashes)
@@ -165,8 +201,16 @@ func (s *Store) scanKeys(from, end int64, fn func(address, time int64, hashes []
 		if tx := v.TxType(); tx == record.FlagTxPrepared || tx == record.FlagTxRollback {
 			return nil // in no queue; a commit publishes it
 		}
-		if err := give(lookup.TopicOf(v.Topic()), v.PhysicalOffset(), v.StoreTime(), v.Properties()); err != nil {
+		if err := give(v.Topic(), v.PhysicalOffset(), v.StoreTime(), v.Properties()); err != nil {
 			return err
+		}
+		if string(v.Topic()) == MovedTopic {
+			return movedRecords(v, func(at int64, m record.View) error { // for repeated ids alone: nobody reads a message there
+				if hashes = appendIDs(hashes[:0], m); len(hashes) == 0 {
+					return nil
+				}
+				return fn(at, v.StoreTime(), hashes)
+			})
 		}
 		var err error
 		bad := ViewsOf(v, func(topic string, _ int32, _ int64, e queue.Entry) {
@@ -179,7 +223,7 @@ func (s *Store) scanKeys(from, end int64, fn func(address, time int64, hashes []
 			}
 			defer release()
 			if body, no := record.Parse(b); no == nil {
-				err = give(lookup.TopicOf(topic), e.Address, e.Time, body.Properties())
+				err = give([]byte(topic), e.Address, e.Time, body.Properties())
 			}
 		})
 		return errors.Join(err, bad)

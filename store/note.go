@@ -59,6 +59,19 @@ func (t *topic) noteKeys(b *log.Batch, props []byte) {
 	}
 }
 
+// noteWaiting notes under which id the item that was added last, which waits, is found in t, the topic that it is for.
+func (t *topic) noteWaiting(b *log.Batch, props []byte) {
+	id := lookup.UniqueID(props)
+	if len(id) == 0 {
+		return
+	}
+	n, k := noteOf(b), noteKey{len(b.Items) - 1, t.keys.Hash(id)}
+	n.keys = append(n.keys, k)
+	if t.once.Load() {
+		n.once = append(n.once, k)
+	}
+}
+
 // keysOf appends the keys of a part that was written.
 func keysOf(es []lookup.Entry, p *log.Part) []lookup.Entry {
 	n, ok := p.Batch.Note.(*note)

@@ -32,6 +32,7 @@ func Open(o Options) (*Store, error) {
 	s.publisher.init(s)
 	s.clean.s = s
 	s.answers.s = s
+	s.once.kept.wake = make(chan struct{}, 1)
 	began := time.Now()
 	if err := s.open(); err != nil {
 		err = fmt.Errorf("open store %s: %w", o.Dir, err)
@@ -124,8 +125,9 @@ func (s *Store) open() error {
 			return err
 		}
 	}
-	s.done.Add(1)
+	s.done.Add(2)
 	go s.publisher.run()
+	go s.keepIDs()
 	return nil
 }
 

@@ -30,9 +30,9 @@ type Options struct {
 	FlushInterval   time.Duration // how often the log is synced in the background. Default 500 ms, at least 1 ms
 	PersistInterval time.Duration // how often changed consumer offsets are written. Default 5 s, at least 1 ms
 
-	// OnceWindow is how long the id of a message that is to be stored once is remembered. Default 10 min, 1 s to 24 h. OnceBytes is about
-	// the memory for it, used from the first such message on; with more messages the key index is asked more often. Default 8 MiB, from 64
-	// KiB to 1 GiB.
+	// OnceWindow is how long the id of a message that is to be stored once is remembered at least; it is for as long as the message is owed
+	// to somebody by name, too. Default 10 min, 1 s to 24 h. OnceBytes is about the memory for it, used from the first such message on, and a
+	// quarter more when much is owed; with more messages the key index is asked more often. Default 8 MiB, from 64 KiB to 1 GiB.
 	OnceWindow time.Duration
 	OnceBytes  int
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
@@ -111,8 +112,16 @@ func (s *Store) StateStats() state.Stats {
 	return s.machine.Machine.Stats()
 }
 
+// outcomeSpare is how much longer than the window of idempotent sends outcomes of transactions are remembered.
+const outcomeSpare = 5 * time.Minute
+
 // loadState makes the machine of a checkpoint. One that cannot be used becomes one that says to read the whole log.
-func (s *Store) loadState(c *checkpoint) (*state.Machine, error) {
+func (s *Store) loadState(c *checkpoint) (m *state.Machine, err error) {
+	defer func() {
+		if err == nil {
+			m.RememberOutcomes((s.o.OnceWindow + outcomeSpare).Milliseconds()) // ruling A16
+		}
+	}()
 	if c.state != nil {
 		m, err := state.LoadWith(c.state, s.o.Exchange, s.rows.Table, s.rows.restore)
 		if err == nil {
@@ -179,6 +188,7 @@ func (d *dispatcher) operations(v record.View) {
 		o.Applied(at, ops)
 	}
 	d.published(v, ops)
+	d.keep(v, ops)
 	s.claims.applied(ops)
 	for i := range ops {
 		switch ops[i].Kind {

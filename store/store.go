@@ -12,7 +12,7 @@
 // log.Log gives it a place and writes it; in the same pass, in log order, written gives it to the queue index and, when
 // push groups may be owed it, to the dispatcher, whose goroutine feeds the state machine and tells the Observer.
 //
-// Goroutines of an open store: the log's flush and prepare, the index's sealer, the key index's two, the dispatcher, and housekeeping. All end in
+// Goroutines of an open store: the log's flush and prepare, the index's sealer, the key index's two, the dispatcher, the publisher, the keeper of ids, and housekeeping. All end in
 // Close. Locks: topics.mu, then dispatcher.mu or machine.mu; none is held while the log or the index is called, except that
 // index calls nest in none of ours.
 package store
@@ -54,9 +54,10 @@ type Message struct {
 	Body           []byte // stored as it is; 1..MaxBodyBytes
 	Properties     []byte // RocketMQ's text: name 0x01 value 0x02 ...; at most MaxPropertiesBytes
 
-	// Once: of messages with one id, whatever their topics, that are appended within Options.OnceWindow, the first that can be stored is, and the others
-	// have its Result. Properties begin with the id as UNIQ_KEY, 32 lower-case hex digits, and again as KEYS. A topic with the attribute
-	// meta.OnceAttribute asks for the same by topic and UNIQ_KEY.
+	// Once: of messages with one id, whatever their topics, that are appended within Options.OnceWindow, or while the first is owed to somebody by
+	// name, the first that can be stored is, and the others have its Result. Properties begin with the id as UNIQ_KEY, 32 lower-case hex
+	// digits, and again as KEYS. A topic with the attribute meta.OnceAttribute asks for the same by topic and UNIQ_KEY, but a half that
+	// was rolled back counts no more there.
 	Once bool
 
 	// At most one of these, the first that is set, makes the message wait; it is in no queue of its topic until then. Its Result has the

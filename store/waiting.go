@@ -81,6 +81,7 @@ func (s *Store) addWaiting(b *log.Batch, real *topic, m *Message) (ok bool, err 
 	w.Queue, w.Properties, w.SysFlag = id, props, m.SysFlag&^record.FlagTxMask
 	s.add(b, t, &w)
 	b.Items[len(b.Items)-1].Sync = real.sync.Load()
+	real.noteWaiting(b, m.Properties)
 	return true, nil
 }
 

@@ -4,7 +4,9 @@
 // others in its time it has a few bits, so it can say that an id is new, which nearly all are, or that it may have been there; then
 // the key index has to be asked. It forgets nothing within its time, whatever the rate: with more ids the bits say "may be" more often.
 //
-// It has no lock, clock or goroutine. Hashes are those of store/lookup; two ids can have one, so an address is a candidate as well.
+// A [Filter] is for what has to be known for longer than that: the ids of messages that wait.
+//
+// Neither has a lock, clock or goroutine. Hashes are those of store/lookup; two ids can have one, so an address is a candidate as well.
 package dedup
 
 import "math/bits"
@@ -65,21 +67,21 @@ func (w *Window) Insert(hash uint64, address, time int64) {
 	if w.recent == nil {
 		w.recent = make([][ways]item, w.sets)
 	}
-	set := &w.recent[hash&uint64(len(w.recent)-1)]
+	place := &w.recent[hash&uint64(len(w.recent)-1)]
 	at := 0
-	for i := range set {
-		if set[i].address == 0 || set[i].hash == hash && set[i].address-1 <= address {
+	for i := range place {
+		if place[i].address == 0 || place[i].hash == hash && place[i].address-1 <= address {
 			at = i
 			break
 		}
-		if set[i].address < set[at].address {
+		if place[i].address < place[at].address {
 			at = i
 		}
 	}
-	if old := &set[at]; old.address != 0 && old.hash != hash {
+	if old := &place[at]; old.address != 0 && old.hash != hash {
 		w.evicted = max(w.evicted, old.address)
 	}
-	set[at] = item{hash, address + 1}
+	place[at] = item{hash, address + 1}
 
 	slot := time / w.span
 	g := &w.gens[uint64(slot)%uint64(len(w.gens))]
@@ -94,12 +96,7 @@ func (w *Window) Insert(hash uint64, address, time int64) {
 		}
 		g.slot = slot
 	}
-	b := block(g.bits, hash)
-	x := hash * 0x9E3779B97F4A7C15
-	for range probes {
-		b[x>>3&63] |= 1 << (x & 7)
-		x >>= 9
-	}
+	set(block(g.bits, hash), hash)
 }
 
 func block(bytes []byte, hash uint64) []byte {
@@ -126,16 +123,25 @@ func (w *Window) May(hash uint64, since int64) bool {
 	if since < w.known {
 		return true
 	}
-	x := hash * 0x9E3779B97F4A7C15
 	for i := range w.gens {
-		if g := &w.gens[i]; g.bits != nil && g.slot >= since/w.span && has(block(g.bits, hash), x) {
+		if g := &w.gens[i]; g.bits != nil && g.slot >= since/w.span && has(block(g.bits, hash), hash) {
 			return true
 		}
 	}
 	return false
 }
 
-func has(b []byte, x uint64) bool {
+// set and has are about the bits of a hash in its block.
+func set(b []byte, hash uint64) {
+	x := hash * 0x9E3779B97F4A7C15
+	for range probes {
+		b[x>>3&63] |= 1 << (x & 7)
+		x >>= 9
+	}
+}
+
+func has(b []byte, hash uint64) bool {
+	x := hash * 0x9E3779B97F4A7C15
 	for range probes {
 		if b[x>>3&63]&(1<<(x&7)) == 0 {
 			return false

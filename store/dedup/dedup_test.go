@@ -108,3 +108,37 @@ func BenchmarkWindow(b *testing.B) {
 		w.Insert(h, int64(i), int64(i)/20)
 	}
 }
+
+func TestFilterForgetsNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 3000).Draw(t, "ids")
+		f := NewFilter(rapid.IntRange(0, 2*n).Draw(t, "bytes"))
+		for i := range uint64(n) {
+			f.Add(mix(i))
+		}
+		for i := range uint64(n) {
+			if !f.May(mix(i)) {
+				t.Fatalf("%d of %d is not in %d bytes", i, n, f.Bytes())
+			}
+		}
+	})
+}
+
+func TestFilterKnowsNewIDs(t *testing.T) {
+	const n = 100_000
+	f := NewFilter(n * 10 / 8)
+	for range 2 {
+		for i := range uint64(n) {
+			f.Add(mix(i))
+		}
+	}
+	wrong := 0
+	for i := range uint64(n) {
+		if f.May(mix(1<<40 + i)) {
+			wrong++
+		}
+	}
+	if wrong > 2*n/100 || f.Len() > n || f.Len() < n*98/100 || f.Bytes() > n*10/8 {
+		t.Errorf("%d of %d new ids are taken for old ones, Len %d, %d bytes", wrong, n, f.Len(), f.Bytes())
+	}
+}

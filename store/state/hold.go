@@ -2,7 +2,7 @@ package state
 
 import "math"
 
-// OutcomeMemory is how long, by store time, the outcome of a transaction is remembered, in milliseconds: longer than the ten
+// OutcomeMemory is how long, by store time, the outcome of a transaction is remembered at least, in milliseconds: longer than the ten
 // minutes of ruling A22.
 const OutcomeMemory = 15 * 60_000
 
@@ -19,6 +19,16 @@ const (
 
 // Flags of a delay: the ViewKind that it is published with.
 // Flags of an outcome: the Outcome.
+
+// RememberOutcomes sets how long outcomes are remembered, in milliseconds; less than OutcomeMemory counts as that.
+func (m *Machine) RememberOutcomes(ms int64) {
+	m.remember = max(ms, OutcomeMemory)
+	m.pruneAt = math.MaxInt64
+	m.byDue(spaceOutcome, -1, 0, 0, func(w *waiting) bool {
+		m.pruneAt = w.due + m.remember
+		return false
+	})
+}
 
 // SetTime tells the store time of the record that Message, Half, Delay or Apply is given next, in milliseconds since 1970.
 func (m *Machine) SetTime(ms int64) { m.now = max(m.now, ms) }
@@ -108,7 +118,7 @@ func (m *Machine) endHalf(s space, w *waiting, o Outcome) {
 	}
 	m.add(spaceOutcome, &waiting{due: m.now, address: w.address, position: w.position, size: w.size, topic: w.topic, flags: uint32(o)})
 	m.stats.Outcomes++
-	m.pruneAt = min(m.pruneAt, m.now+OutcomeMemory)
+	m.pruneAt = min(m.pruneAt, m.now+m.remember)
 }
 
 // forgetOutcomes drops what is old enough. Only store times count, so a replay forgets the same.
@@ -118,8 +128,8 @@ func (m *Machine) forgetOutcomes() {
 		n := 0
 		m.pruneAt = math.MaxInt64
 		m.byDue(spaceOutcome, -1, 0, 0, func(w *waiting) bool {
-			if n == len(old) || w.due+OutcomeMemory > m.now {
-				m.pruneAt = w.due + OutcomeMemory
+			if n == len(old) || w.due+m.remember > m.now {
+				m.pruneAt = w.due + m.remember
 				return false
 			}
 			old[n] = *w

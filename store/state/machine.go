@@ -13,6 +13,7 @@ type Machine struct {
 	table    Table
 	at       int64 // address of the last record that was applied; -1 at first
 	now      int64 // newest store time of the records so far, milliseconds since 1970
+	remember int64 // how long an outcome is remembered, see RememberOutcomes
 	pruneAt  int64 // when the oldest outcome is forgotten
 	topics   map[string]*topic
 	groups   map[string]*group
@@ -96,7 +97,7 @@ func NewMachine(x Exchange) *Machine { return NewMachineOn(x, new(memTable)) }
 
 // NewMachineOn makes an empty state that keeps what waits in t, which is empty.
 func NewMachineOn(x Exchange, t Table) *Machine {
-	return &Machine{exchange: x, table: t, at: -1, pruneAt: math.MaxInt64, topics: map[string]*topic{}, groups: map[string]*group{}}
+	return &Machine{exchange: x, table: t, at: -1, remember: OutcomeMemory, pruneAt: math.MaxInt64, topics: map[string]*topic{}, groups: map[string]*group{}}
 }
 
 // Head is what the state needs of a message record.

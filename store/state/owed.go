@@ -49,6 +49,34 @@ func (m *Machine) Place(address int64) (b OwedBody, ok bool) {
 	return OwedBody{}, false
 }
 
+// OwedAt finds a message of a topic that is owed by name by its address.
+func (m *Machine) OwedAt(topic string, address int64) (b OwedBody, ok bool) {
+	t := m.topics[topic]
+	if t == nil {
+		return b, false
+	}
+	if s := t.window.find(address); s != nil {
+		return OwedBody{t.name, s.address, s.position, s.size}, true
+	}
+	find := func(s space) {
+		m.byAddress(s, address, address, func(w *waiting) bool {
+			b, ok = OwedBody{t.name, w.address, w.position, w.size}, true
+			return false
+		})
+	}
+	for i, n := range []int{m.stats.Halves, m.stats.Aside, m.stats.Delays, m.stats.Returns} {
+		if n > 0 && !ok {
+			find(space(i))
+		}
+	}
+	for _, l := range m.lines {
+		if l.topic == t && l.count > 0 && !ok {
+			find(l.space)
+		}
+	}
+	return b, ok
+}
+
 // relocate takes a message's new place wherever it is owed.
 func (m *Machine) relocate(op *Op) bool {
 	t := m.topics[op.Topic]
@@ -126,10 +154,18 @@ type OwedPlace struct {
 	windows bool
 }
 
+// OwedWindows is the place of what attached groups are owed.
+var OwedWindows = OwedPlace{windows: true}
+
 // Owed fills dst with what is owed by name and has its body below a position, and returns how many and the place from which to
 // go on; 0 at the end. Between calls the state may change: what is added or moved behind the place is seen, what is added in
 // front of it has its body at or above the end of the log as of the first call.
 func (m *Machine) Owed(below int64, from OwedPlace, dst []OwedEntry) (int, OwedPlace) {
+	return m.OwedFrom(0, below, from, dst)
+}
+
+// OwedFrom is Owed without what has an address below first.
+func (m *Machine) OwedFrom(first, below int64, from OwedPlace, dst []OwedEntry) (int, OwedPlace) {
 	n := 0
 	if !from.windows {
 		for s := range m.spaces() {
@@ -138,6 +174,9 @@ func (m *Machine) Owed(below int64, from OwedPlace, dst []OwedEntry) (int, OwedP
 			}
 			if s > from.space {
 				from = OwedPlace{space: s}
+			}
+			if from.address < first {
+				from.address, from.group = first, 0
 			}
 			m.scan(keyOf(s, 0, from.address, 0, from.group), keyOf(s, 1, 0, 0, 0), func(w *waiting) bool {
 				if n == len(dst) {
@@ -158,7 +197,7 @@ func (m *Machine) Owed(below int64, from OwedPlace, dst []OwedEntry) (int, OwedP
 	}
 	for ; from.topic < len(m.byTopic); from.topic, from.address = from.topic+1, 0 {
 		t := m.byTopic[from.topic]
-		for i := t.window.from(from.address); i < len(t.window.shares); i++ {
+		for i := t.window.from(max(first, from.address)); i < len(t.window.shares); i++ {
 			s := &t.window.shares[i]
 			if n == len(dst) {
 				from.address = s.address

@@ -243,7 +243,7 @@ func (l *loader) table() {
 	}
 	l.b = nil
 	l.m.byDue(spaceOutcome, -1, 0, 0, func(w *waiting) bool {
-		l.m.pruneAt = w.due + OutcomeMemory
+		l.m.pruneAt = w.due + l.m.remember
 		return false
 	})
 }
