@@ -13,6 +13,7 @@ import (
 	"github.com/fusionmq/fusionmq/notify"
 	notifyserver "github.com/fusionmq/fusionmq/notify/server"
 	"github.com/fusionmq/fusionmq/store"
+	"github.com/fusionmq/fusionmq/store/lookup"
 )
 
 // metrics is the page /metrics. A name that begins with rocketmq_ is RocketMQ 5's, with its labels as far as there is something to
@@ -29,6 +30,8 @@ type reading struct {
 	bounds  store.Bounds
 	store   store.Stats
 	cleaned store.Cleaned
+	once    store.OnceStats
+	keys    lookup.Stats
 	broker  broker.Stats // zero when the broker is off
 	push    notify.Stats
 	wire    notifyserver.Stats
@@ -88,6 +91,16 @@ var numbers = []number{
 	counter("fusionmq_store_expiries_total", "Expiry records: ranges of such messages, each with its group and queue.", func(r *reading) float64 { return float64(r.cleaned.Expiries) }),
 	counter("fusionmq_store_clean_failures_total", "Looks for files to delete that ended in an error. Any rise needs a look at the disk.", func(r *reading) float64 { return float64(r.cleaned.Failures) }),
 
+	counter("fusionmq_store_repeated_sends_total", "Sends that got the result of an earlier one with the same id and were not stored. A rise means that producers send again, because answers come late or are lost.",
+		func(r *reading) float64 { return float64(r.once.Repeats) }),
+	counter("fusionmq_store_repeat_lookups_total", "Sends for which the key index was asked whether their id was there before. A rise beside ordinary traffic means that store.once-memory is too small.",
+		func(r *reading) float64 { return float64(r.once.Asked) }),
+	gauge("fusionmq_store_repeat_kept_ids", "Ids of messages owed to named groups that are known beyond store.once-window.", func(r *reading) float64 { return float64(r.once.Kept) }),
+	gauge("fusionmq_store_keys", "Keys of messages in the files of the key index.", func(r *reading) float64 { return float64(r.keys.Entries) }),
+	gauge("fusionmq_store_key_bytes", "Bytes of those files.", func(r *reading) float64 { return float64(r.keys.Bytes) }),
+	gauge("fusionmq_store_key_behind_bytes", "Bytes of the log that the key index has not looked at, parts that it builds again included. Queries by key wait for it.",
+		func(r *reading) float64 { return float64(r.keys.Behind + r.keys.Gaps) }),
+
 	counter("fusionmq_broker_puts_total", "Messages stored for RocketMQ producers.", func(r *reading) float64 { return float64(r.broker.Put) }),
 	counter("fusionmq_broker_put_bytes_total", "Bytes of their records.", func(r *reading) float64 { return float64(r.broker.PutBytes) }),
 	counter("fusionmq_broker_puts_refused_total", "Messages of RocketMQ producers that were not stored; the answer to each says why.", func(r *reading) float64 { return float64(r.broker.PutRefused) }),
@@ -99,6 +112,11 @@ var numbers = []number{
 	gauge("fusionmq_broker_connections", "Open connections on the broker's ports.", func(r *reading) float64 { return float64(r.broker.Connections) }),
 	counter("fusionmq_broker_pauses_total", "Times that a connection of the broker's ports was not read for a while. A rise means that clients send faster than is handled, or do not read their answers.",
 		func(r *reading) float64 { return float64(r.broker.Paused) }),
+	counter("fusionmq_broker_connections_total", "Connections accepted on the broker's ports.", func(r *reading) float64 { return float64(r.broker.Accepted) }),
+	counter("fusionmq_broker_connections_refused_total", "Connections closed at once because broker.max-connections were open.", func(r *reading) float64 { return float64(r.broker.Refused) }),
+	counter("fusionmq_broker_malformed_total", "Connections closed for a broken frame or another protocol.", func(r *reading) float64 { return float64(r.broker.Malformed) }),
+	counter("fusionmq_broker_slow_total", "Connections closed because the peer did not read, or sent faster than it was handled.", func(r *reading) float64 { return float64(r.broker.Slow) }),
+	counter("fusionmq_broker_panics_total", "Requests that failed by a mistake in this program; the log has the place.", func(r *reading) float64 { return float64(r.broker.Panics) }),
 
 	counter("fusionmq_notify_sends_total", "Messages stored for Notify producers.", func(r *reading) float64 { return float64(r.push.Sends) }),
 	counter("fusionmq_notify_send_failures_total", "Messages of Notify producers that were not stored; the answer to each says why.", func(r *reading) float64 { return float64(r.push.SendFailures) }),
@@ -130,6 +148,9 @@ var numbers = []number{
 	gauge("fusionmq_notify_unanswered", "Messages that wait for an answer.", func(r *reading) float64 { return float64(r.push.Unanswered) }),
 
 	gauge("fusionmq_nameserver_connections", "Open connections on the name server's port.", func(r *reading) float64 { return float64(r.names.Connections) }),
+	counter("fusionmq_nameserver_malformed_total", "Connections closed for a broken frame or another protocol.", func(r *reading) float64 { return float64(r.names.Malformed + r.names.Foreign) }),
+	counter("fusionmq_nameserver_slow_total", "Connections closed because the peer did not read, or sent faster than it was handled.", func(r *reading) float64 { return float64(r.names.Slow) }),
+	counter("fusionmq_nameserver_panics_total", "Requests that failed by a mistake in this program; the log has the place.", func(r *reading) float64 { return float64(r.names.Panics) }),
 	counter("fusionmq_nameserver_requests_total", "Requests on the name server's port.", func(r *reading) float64 { return float64(r.names.Requests) }),
 }
 
@@ -176,7 +197,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	a := c.app
-	r := &reading{app: a, bounds: a.store.Bounds(), store: a.store.Stats(), cleaned: a.store.Cleaned(), push: a.push.Stats(), topics: a.store.Topics().Len()}
+	r := &reading{app: a, bounds: a.store.Bounds(), store: a.store.Stats(), cleaned: a.store.Cleaned(), once: a.store.OnceStats(), keys: a.store.KeyStats(), push: a.push.Stats(), topics: a.store.Topics().Len()}
 	if a.broker != nil {
 		r.broker = a.broker.Stats()
 	}

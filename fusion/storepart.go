@@ -26,6 +26,8 @@ func (a *App) startStore(context.Context) error {
 		FlushInterval:   c.Store.FlushInterval,
 		PersistInterval: c.Store.PersistInterval,
 		CheckpointBytes: c.Store.CheckpointSize,
+		OnceWindow:      c.Store.OnceWindow,
+		OnceBytes:       int(c.Store.OnceMemory),
 		Retention: store.Retention{
 			Age: c.Store.Retention, ViewWindow: c.Store.ViewWindow, Interval: c.Store.CleanInterval, MostAtOnce: int(c.Store.DeleteBatch),
 			MaxUsed: int(c.Store.DiskMaxUsed), ForcedAt: int(c.Store.DiskForced), RefuseAt: int(c.Store.DiskRefuse),

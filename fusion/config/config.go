@@ -84,6 +84,8 @@ type Store struct {
 	FlushInterval   time.Duration
 	PersistInterval time.Duration
 	CheckpointSize  int64 // bytes
+	OnceWindow      time.Duration
+	OnceMemory      int64 // bytes
 
 	Retention     time.Duration
 	ViewWindow    time.Duration // 0: a quarter of Retention

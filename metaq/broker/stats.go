@@ -18,6 +18,11 @@ type Stats struct {
 	PullsFound    int64 // pulls answered with messages
 	PullsMissed   int64 // pulls answered without, or held first
 	Paused        int64 // times that a connection was not read for a while, because its requests were not handled fast enough
+	Accepted      int64 // connections
+	Refused       int64 // connections closed at once, because there were too many
+	Malformed     int64 // connections closed for a broken frame or another protocol
+	Slow          int64 // connections closed because the peer did not read, or sent faster than it was handled
+	Panics        int64 // requests that failed by a mistake in this program, contained
 
 	Connections, HeldPulls, ConsumerGroups, ProducerGroups, Clients int // now; Clients are connections with a heartbeat
 }
@@ -57,6 +62,11 @@ func (b *Broker) Stats() Stats {
 		st := srv.Stats()
 		s.Connections += int(st.Connections)
 		s.Paused += st.Paused
+		s.Accepted += st.Accepted
+		s.Refused += st.Refused
+		s.Malformed += st.Malformed + st.Foreign
+		s.Slow += st.Slow
+		s.Panics += st.Panics
 	}
 	return s
 }
