@@ -20,8 +20,19 @@ const adoptBatch = 8 << 10
 // broker kept the ends of delays beside the log, and those of transactions in records of its own. So everything that a replay has found
 // is dropped, and what is open is held by name. It is done before anything can be published; the mark says so until it is durable.
 func (s *Store) adopt() error {
-	ops, err := s.openElsewhere()
+	s.foreign = s.log.Written()
+	progress, err := rocketmq.ReadProgress(s.o.FS, s.o.Dir)
 	if err != nil {
+		return err
+	}
+	if err := s.adoptLight(&progress); err != nil {
+		return err
+	}
+	ops, err := s.openElsewhere(progress)
+	if err != nil {
+		return err
+	}
+	if err := s.tables.offsets.Persist(); err != nil {
 		return err
 	}
 	held := len(ops) - 1
@@ -47,17 +58,14 @@ func (s *Store) adopt() error {
 }
 
 // openElsewhere are the operations that make of what the replay has found what the other broker's files say is open.
-func (s *Store) openElsewhere() ([]state.Op, error) {
-	progress, err := rocketmq.ReadProgress(s.o.FS, s.o.Dir)
-	if err != nil {
-		return nil, err
-	}
+func (s *Store) openElsewhere(progress rocketmq.Progress) ([]state.Op, error) {
 	open := rocketmq.NewOpen(progress)
 	levels := map[int]*rocketmq.Queue{}
 	open.Due = func(level int, offset int64) (int64, bool) {
 		q, ok := levels[level]
 		if !ok {
 			// A queue that cannot be read is no reason to stop: the levels have their usual delays then.
+			var err error
 			if q, err = rocketmq.OpenQueue(s.o.FS, s.o.Dir, rocketmq.ScheduleTopic, int32(level-1)); err != nil {
 				s.event(levelWarn, "consume queue of a delay level cannot be used", "level", level, "err", err)
 				q = nil
@@ -74,7 +82,7 @@ func (s *Store) openElsewhere() ([]state.Op, error) {
 		due, ok, err := q.Tags(e)
 		return due, ok && err == nil && due > 0
 	}
-	err = s.log.Scan(s.log.Min(), s.log.Written(), func(v record.View) error {
+	err := s.log.Scan(s.log.Min(), s.log.Written(), func(v record.View) error {
 		open.Record(v)
 		return nil
 	})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"strconv"
 	"strings"
 
@@ -18,11 +19,15 @@ const formatVersion = 1
 type format struct {
 	version      int
 	segmentBytes int64
-	adopt        bool // the directory is another broker's, and what waits in it has not been taken over yet
+	adopt        bool  // the directory is another broker's, and what waits in it has not been taken over yet
+	foreign      int64 // the log below it is another broker's
 }
 
 func (f format) encode() []byte {
 	b := fmt.Appendf(nil, "format %d\nsegment-bytes %d\n", f.version, f.segmentBytes)
+	if f.foreign > 0 {
+		b = fmt.Appendf(b, "foreign-end %d\n", f.foreign)
+	}
 	if f.adopt {
 		b = append(b, "adopt 1\n"...)
 	}
@@ -42,6 +47,8 @@ func decodeFormat(b []byte) (format, error) {
 			f.version = int(n)
 		case "segment-bytes":
 			f.segmentBytes = n
+		case "foreign-end":
+			f.foreign = n
 		case "adopt":
 			f.adopt = true
 		}
@@ -69,7 +76,10 @@ func (s *Store) checkFormat() (marked bool, err error) {
 		if f.version > formatVersion {
 			return false, &FormatError{File: name, Have: f.version, Can: formatVersion}
 		}
-		s.adopting = f.adopt
+		s.adopting, s.foreign = f.adopt, f.foreign
+		if f.adopt {
+			s.foreign = math.MaxInt64
+		}
 		return true, s.fixSegmentBytes(f.segmentBytes)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +95,7 @@ func (s *Store) checkFormat() (marked bool, err error) {
 			ErrNotLog, s.path(logDir), have)
 	case have != 0:
 		s.event(levelInfo, "store directory of an Apache broker is taken over", "segment_bytes", have)
-		s.adopting = true
+		s.adopting, s.foreign = true, math.MaxInt64
 		return false, s.fixSegmentBytes(have)
 	case s.o.SegmentBytes == 0:
 		s.o.SegmentBytes = defaultSegment
@@ -94,7 +104,11 @@ func (s *Store) checkFormat() (marked bool, err error) {
 }
 
 func (s *Store) markFormat() error {
-	return vfs.WriteFile(s.o.FS, s.path(logDir, log.MarkerName), format{formatVersion, s.o.SegmentBytes, s.adopting}.encode(), "")
+	f := format{version: formatVersion, segmentBytes: s.o.SegmentBytes, adopt: s.adopting}
+	if !s.adopting {
+		f.foreign = s.foreign
+	}
+	return vfs.WriteFile(s.o.FS, s.path(logDir, log.MarkerName), f.encode(), "")
 }
 
 func (s *Store) fixSegmentBytes(have int64) error {

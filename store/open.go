@@ -287,6 +287,9 @@ func (s *Store) replay(from, stateFrom, end int64) error {
 			if err := s.replayViews(v); err != nil {
 				return err
 			}
+			if err := s.replayLight(v); err != nil {
+				return err
+			}
 			s.restoreQueues(v)
 		}
 		if pos >= stateFrom {
@@ -304,8 +307,13 @@ func (s *Store) replay(from, stateFrom, end int64) error {
 }
 
 func (s *Store) replayEntry(v record.View) error {
+	return s.replayPut(string(v.Topic()), v.QueueID(), v.QueueOffset(), entryOf(v))
+}
+
+// entryOf is the queue entry of a record.
+func entryOf(v record.View) queue.Entry {
 	pos := v.PhysicalOffset()
-	return s.replayPut(string(v.Topic()), v.QueueID(), v.QueueOffset(), queue.Entry{Address: pos, Position: pos, Size: v.Size(), TagsCode: v.TagsCode(), Time: v.StoreTime()})
+	return queue.Entry{Address: pos, Position: pos, Size: v.Size(), TagsCode: v.TagsCode(), Time: v.StoreTime()}
 }
 
 func (s *Store) replayPut(topic string, id int32, offset int64, e queue.Entry) error {

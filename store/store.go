@@ -110,7 +110,8 @@ type Store struct {
 	once     onceTable
 	appends  atomic.Int64 // messages appended by producers
 
-	adopting bool // another broker's directory, see adopt; of Open
+	adopting bool  // another broker's directory, see adopt; of Open
+	foreign  int64 // the log below it is another broker's; set by Open
 
 	faces *faces.Table // whose the group names are
 

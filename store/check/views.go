@@ -145,6 +145,7 @@ func (v *views) record(r record.View) {
 	}
 	pos := r.PhysicalOffset()
 	v.entry(string(r.Topic()), r.QueueID(), r.QueueOffset(), queue.Entry{Address: pos, Position: pos, Size: r.Size(), TagsCode: r.TagsCode(), Time: r.StoreTime()})
+	v.store.LightOf(r, v.entry)
 	if err := store.ViewsOf(r, v.entry); err != nil {
 		v.c.find(Damage, "log", "", pos, fmt.Sprintf("operate-queue record cannot be read: %v", err), todoRestore)
 	}

@@ -280,7 +280,14 @@ func (x *exporter) record(v record.View) error {
 		_, waits := x.waits[at]
 		x.level(-1).saw(v.QueueOffset(), waits)
 	}
-	return x.put(topic, v.QueueID(), v.QueueOffset(), tags, b)
+	at, err := x.put(topic, v.QueueID(), v.QueueOffset(), tags, b)
+	if err != nil {
+		return err
+	}
+	x.store.LightOf(v, func(topic string, id int32, offset int64, e queue.Entry) {
+		err = errors.Join(err, x.queues.put(topic, id, offset, rocketmq.Entry{Position: at, Size: int32(len(b)), Tags: tags}))
+	})
+	return err
 }
 
 func (x *exporter) level(id int32) *level {
@@ -315,16 +322,16 @@ func (x *exporter) view(topic string, id int32, offset int64, e queue.Entry) err
 	}
 	b = append([]byte(nil), b...)
 	release()
-	return x.put(topic, id, offset, e.TagsCode, b)
+	_, err = x.put(topic, id, offset, e.TagsCode, b)
+	return err
 }
 
-// put appends a record and its queue entry.
-func (x *exporter) put(topic string, id int32, offset, tags int64, b []byte) error {
-	at, err := x.log.append(b)
-	if err != nil {
-		return err
+// put appends a record and its queue entry, and returns where the record is.
+func (x *exporter) put(topic string, id int32, offset, tags int64, b []byte) (at int64, err error) {
+	if at, err = x.log.append(b); err != nil {
+		return 0, err
 	}
-	return x.queues.put(topic, id, offset, rocketmq.Entry{Position: at, Size: int32(len(b)), Tags: tags})
+	return at, x.queues.put(topic, id, offset, rocketmq.Entry{Position: at, Size: int32(len(b)), Tags: tags})
 }
 
 // waiting writes copies of what waits and that a broker would not find by going on at an offset: it goes to the timer topic.
@@ -412,7 +419,8 @@ func (x *exporter) extra(topic string, f record.Fields) error {
 	if err := record.Check(&f); err != nil {
 		return err
 	}
-	return x.put(topic, 0, f.QueueOffset, record.TagsCode(f.Properties), record.Append(nil, &f))
+	_, err := x.put(topic, 0, f.QueueOffset, record.TagsCode(f.Properties), record.Append(nil, &f))
+	return err
 }
 
 // fieldsOf are what a copy of a record keeps of it.

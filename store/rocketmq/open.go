@@ -140,7 +140,7 @@ func (o *Open) timer(v record.View) {
 		}
 		o.newest[k] = m.QueueOffset
 	}
-	if m.QueueOffset < o.p.Timer.QueueOffset && out < o.p.Timer.ReadTime {
+	if m.QueueOffset < o.p.Timer.QueueOffset && (out < o.p.Timer.ReadTime || !o.p.Wheel) {
 		return // delivered
 	}
 	o.timers[m.QueueOffset] = Delay{Message: m, Due: out}

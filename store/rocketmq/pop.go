@@ -142,6 +142,9 @@ func (o *Open) pop(v record.View, topic string) {
 		}
 		return
 	}
+	if string(v.Topic()) == TimerTopic && !o.p.Wheel && v.QueueOffset() < o.p.Timer.QueueOffset {
+		return // it will not come into the revive topic
+	}
 	same := func(c *popOpen) bool { return c.invisible == p.Invisible }
 	if string(v.Topic()) != TimerTopic {
 		if last, ok := o.p.Revive[topic][v.QueueID()]; ok && v.QueueOffset() <= last {

@@ -17,13 +17,19 @@ type Progress struct {
 	Half   int64            // offset of HalfTopic: what is below was decided
 	Levels map[int]int64    // offsets of ScheduleTopic by level: what is below was delivered
 	Timer  TimerCheckpoint  // zero without a timer
+	Wheel  bool             // the timer's own files are there; otherwise nothing waits that is below Timer.QueueOffset
 	Light  map[string]int64 // committed offsets of light queues, by queue@group
+
+	// Offsets are committed offsets, by topic@group and queue, of a broker that has light queues on, which keeps all in another file.
+	Offsets map[string]map[int32]int64
 
 	// Revive has offsets of revive topics by topic and queue: what is at or below was judged.
 	Revive map[string]map[int32]int64
 }
 
 const maxConfigBytes = 1 << 28
+
+const lightOffsets = "lmqConsumerOffset.json"
 
 // ReadProgress reads it from the configuration of a store directory. What is missing is zero, which repeats and never loses: a
 // broker does the same. A file that cannot be used is replaced by its backup.
@@ -37,15 +43,24 @@ func ReadProgress(fsys vfs.FS, dir string) (Progress, error) {
 	if err != nil {
 		return p, err
 	}
+	var last map[string]map[int32]int64
 	offsets := func(b []byte) error {
 		all, light, err := DecodeOffsets(b)
 		if err != nil {
 			return err
 		}
+		last = all
 		p.Half = max(p.Half, all[HalfTopic+"@"+TransactionGroup][0])
 		for k, queues := range all {
 			if topic, ok := strings.CutSuffix(k, "@"+ReviveGroup); ok && strings.HasPrefix(topic, RevivePrefix) {
-				p.Revive[topic] = queues
+				for id, n := range queues {
+					if have, ok := p.Revive[topic][id]; !ok || have < n {
+						if p.Revive[topic] == nil {
+							p.Revive[topic] = map[int32]int64{}
+						}
+						p.Revive[topic][id] = n
+					}
+				}
 			}
 		}
 		for k, n := range light {
@@ -53,10 +68,24 @@ func ReadProgress(fsys vfs.FS, dir string) (Progress, error) {
 		}
 		return nil
 	}
-	for _, name := range []string{meta.OffsetTable, "lmqConsumerOffset.json"} {
+	for _, name := range []string{meta.OffsetTable, lightOffsets} {
 		if err := readConfig(fsys, filepath.Join(config, name), offsets); err != nil {
 			return p, err
 		}
+		if name == lightOffsets {
+			p.Offsets = last
+		}
+		last = nil
+	}
+	_, err = fsys.Stat(filepath.Join(dir, WheelFile))
+	p.Wheel = err == nil
+	if errors.Is(err, fs.ErrNotExist) {
+		var names []string
+		names, err = fsys.List(filepath.Join(dir, TimerLogDir))
+		p.Wheel = len(names) > 0
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return p, err
 	}
 	b, err := vfs.ReadFile(fsys, filepath.Join(config, "timercheck"), maxConfigBytes)
 	if err == nil {
