@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/fusionmq/fusionmq/store/runs"
+	"github.com/fusionmq/fusionmq/store/state"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
@@ -147,6 +148,11 @@ func (s *Store) openRows() error {
 	s.rows.Table = t
 	return err
 }
+
+// stateTable is a table as the state machine wants it.
+type stateTable struct{ *runs.Table }
+
+func (t stateTable) Freeze() state.Rows { return t.View() }
 
 func (r *rows) restore(b []byte) (err error) {
 	r.pin, err = r.Restore(b)

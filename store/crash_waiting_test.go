@@ -258,7 +258,7 @@ func (c *waitCrash) check(n int) {
 
 // sameWithoutViews closes the store, removes what can be made again, and compares.
 func (c *waitCrash) sameWithoutViews(s *store.Store, n int) {
-	before := s.State()
+	before := stateSum(c.t, s)
 	if err := s.Close(); err != nil {
 		c.t.Fatalf("round %d: close: %v", n, err)
 	}
@@ -274,7 +274,7 @@ func (c *waitCrash) sameWithoutViews(s *store.Store, n int) {
 	if err != nil {
 		c.t.Fatalf("round %d: open without views: %v", n, err)
 	}
-	if string(s.State()) != string(before) {
+	if stateSum(c.t, s) != before {
 		c.t.Errorf("round %d: the log alone leads to another state", n)
 	}
 	if err := s.Close(); err != nil {

@@ -47,3 +47,6 @@ func (s *Store) KeepBodies(ops []state.Op) ([]state.Op, error) {
 
 // BeginDeletion has bodies below a position named by no operation any more.
 func (s *Store) BeginDeletion(position int64) { s.cutBodies(position) }
+
+// HookRestated has fn called each time that the cleaner has restated a piece of the state.
+func (s *Store) HookRestated(fn func(part int, last bool)) { s.clean.said = fn }

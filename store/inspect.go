@@ -1,7 +1,9 @@
 package store
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"path/filepath"
 
 	"github.com/fusionmq/fusionmq/store/log"
@@ -49,7 +51,7 @@ func ReadFormat(fsys vfs.FS, dir string) (version int, segmentBytes int64, err e
 type CheckpointInfo struct {
 	Position int64  // the log below it was durable and valid
 	Clean    bool   // the log ended at Position when the store was closed
-	State    []byte // as Store.State
+	State    []byte // for state.LoadWith
 }
 
 // ReadCheckpoint reads the checkpoint of a directory. Without one it is an fs.ErrNotExist.
@@ -66,11 +68,28 @@ func ReadCheckpoint(fsys vfs.FS, dir string) (CheckpointInfo, error) {
 	return CheckpointInfo{Position: c.position, Clean: c.clean, State: c.state}, nil
 }
 
-// State is the state as of what has been dispatched, as a checkpoint carries it. Equal states have equal bytes.
-func (s *Store) State() []byte {
+// StateSum is the checksum and the length in bytes of the state as of what has been dispatched. Equal states have equal ones.
+func (s *Store) StateSum() (sum [sha256.Size]byte, bytes int64, err error) {
 	s.machine.RLock()
-	defer s.machine.RUnlock()
-	return s.machine.Save(nil)
+	f := s.machine.Freeze()
+	s.machine.RUnlock()
+	defer f.Release()
+	h := sha256.New()
+	n := counter{h, 0}
+	err = f.Save(&n)
+	return [sha256.Size]byte(h.Sum(nil)), n.bytes, err
+}
+
+// counter counts what is written through it.
+type counter struct {
+	w     io.Writer
+	bytes int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.bytes += int64(n)
+	return n, err
 }
 
 // Queues calls fn for every queue that has or had a message.

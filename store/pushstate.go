@@ -123,7 +123,7 @@ func (s *Store) loadState(c *checkpoint) (m *state.Machine, err error) {
 		}
 	}()
 	if c.state != nil {
-		m, err := state.LoadWith(c.state, s.o.Exchange, s.rows.Table, s.rows.restore)
+		m, err := state.LoadWith(c.state, s.o.Exchange, stateTable{s.rows.Table}, s.rows.restore)
 		if err == nil {
 			return m, nil
 		}
@@ -133,7 +133,7 @@ func (s *Store) loadState(c *checkpoint) (m *state.Machine, err error) {
 		s.event(levelWarn, "push state of the checkpoint cannot be used, the whole log is read", "err", err)
 		*c = checkpoint{position: s.log.Min()}
 	}
-	return state.NewMachineOn(s.o.Exchange, s.rows.Table), nil
+	return state.NewMachineOn(s.o.Exchange, stateTable{s.rows.Table}), nil
 }
 
 // markOwed marks the topics that groups are attached to after a snapshot was loaded.

@@ -15,88 +15,130 @@ import (
 
 const (
 	movedBatch = 1 << 20 // bytes of records in one record, but for a larger one alone
-	movedItems = 1 << 14 // records looked up at a time
+	movedItems = 1 << 14 // records in one record
 
 	// movedFrame is what a record of MovedTopic has beside its body. A record of a message must leave room for it in a segment.
 	movedFrame = record.MinSize + len(MovedTopic) + 24
 )
 
-// relocateBelow moves every record below position that is owed by name, until there is none. Addresses whose record cannot be read any
-// more are added to lost, counted and told.
-func (s *Store) relocateBelow(position int64, lost map[int64]bool) error {
-	for {
-		owed := s.owedBelow(position, lost)
-		if len(owed) == 0 {
-			return nil
+// relocateBelow moves every record below position that is owed by name. What becomes owed meanwhile is for relocateLate.
+func (s *Store) relocateBelow(position int64) error {
+	mv := mover{s: s, room: s.movedRoom()}
+	page := make([]state.OwedBody, 256)
+	for place, end := (state.OwedPlace{}), false; !end; {
+		if s.closed.Load() {
+			return ErrClosed
 		}
-		for len(owed) > 0 {
-			n, err := s.moveSome(owed, lost)
-			if err != nil {
+		n := 0
+		s.machine.RLock()
+		n, place, end = s.machine.OwedPage(position, place, page)
+		s.machine.RUnlock()
+		for _, o := range page[:n] {
+			if err := mv.add(o); err != nil {
 				return err
 			}
-			owed = owed[n:]
 		}
 	}
+	return mv.end()
 }
 
-// owedBelow lists some of what is owed below position, each address once.
-func (s *Store) owedBelow(position int64, lost map[int64]bool) []state.OwedBody {
-	s.machine.RLock()
-	defer s.machine.RUnlock()
-	var owed []state.OwedBody
-	seen := map[int64]bool{}
-	for o := range s.machine.OwedBelow(position) {
-		if lost[o.Address] || seen[o.Address] {
-			continue
-		}
-		seen[o.Address] = true
-		if owed = append(owed, o); len(owed) == movedItems {
-			break
+// relocateLate moves what has become owed since the state watches for it.
+func (s *Store) relocateLate(position int64) (any bool, err error) {
+	s.machine.Lock()
+	late, complete := s.machine.Late()
+	s.machine.Unlock()
+	if !complete {
+		return true, s.relocateBelow(position)
+	}
+	mv := mover{s: s, room: s.movedRoom()}
+	for _, o := range late {
+		if err := mv.add(o); err != nil {
+			return true, err
 		}
 	}
-	return owed
+	return len(late) > 0, mv.end()
 }
 
-// moveSome moves the first records of owed, as many as go into one record, and waits until that has taken effect. It says how many
-// of owed are done.
-func (s *Store) moveSome(owed []state.OwedBody, lost map[int64]bool) (done int, err error) {
-	room := s.movedRoom()
-	var body []byte
-	var ops []state.Op
-	for _, o := range owed {
-		b, release, err := s.readOwed(o)
-		if err != nil {
-			lost[o.Address] = true
-			s.clean.lost.Add(1)
-			s.event(levelError, "message that is owed cannot be read and is not kept", "topic", o.Topic, "address", o.Address, "position", o.Position, "err", err)
-			done++
-			continue
+// watchOwed has what becomes owed below a position noted; 0 ends it.
+func (s *Store) watchOwed(position int64) {
+	s.machine.Lock()
+	defer s.machine.Unlock()
+	s.machine.Watch(position)
+}
+
+// mover moves records.
+type mover struct {
+	s    *Store
+	room int // bytes of one record, but for a larger one alone
+	body []byte
+	ops  []state.Op
+	seen map[int64]bool // addresses in ops, and some of those that cannot be read
+	at   int64          // of the newest operations; 0 without any
+}
+
+// add moves a record now or with those that follow. One that cannot be read any more is counted and told.
+func (m *mover) add(o state.OwedBody) error {
+	if m.seen[o.Address] {
+		return nil
+	}
+	if len(m.ops) >= movedItems {
+		if err := m.write(); err != nil {
+			return err
 		}
-		if len(body) > 0 && len(body)+len(b) > room {
-			release()
-			break
+	}
+	if m.seen == nil || len(m.seen) >= 2*movedItems {
+		if err := m.end(); err != nil { // from here on the state says what was moved
+			return err
 		}
-		ops = append(ops, state.Op{Kind: state.OpRelocate, Topic: o.Topic, First: o.Address, Last: int64(len(body)), Size: int32(len(b))})
-		body = append(body, b...)
-		release()
-		done++
+		m.seen = map[int64]bool{}
 	}
-	if len(ops) == 0 {
-		return done, nil
-	}
-	start, err := s.appendMoved(body, true)
+	m.seen[o.Address] = true
+	s := m.s
+	b, release, err := s.readOwed(o)
 	if err != nil {
-		return 0, err
+		s.clean.lost.Add(1)
+		s.event(levelError, "message that is owed cannot be read and is not kept", "topic", o.Topic, "address", o.Address, "position", o.Position, "err", err)
+		return nil
 	}
-	for i := range ops {
-		ops[i].Last += start
+	defer release()
+	if len(m.body) > 0 && len(m.body)+len(b) > m.room {
+		if err := m.write(); err != nil {
+			return err
+		}
 	}
-	at, err := s.operateReserved(ops)
+	m.ops = append(m.ops, state.Op{Kind: state.OpRelocate, Topic: o.Topic, First: o.Address, Last: int64(len(m.body)), Size: int32(len(b))})
+	m.body = append(m.body, b...)
+	return nil
+}
+
+// write appends the records and what says where they are.
+func (m *mover) write() error {
+	if len(m.ops) == 0 {
+		return nil
+	}
+	s := m.s
+	start, err := s.appendMoved(m.body, true)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	s.clean.moved.Add(int64(len(ops)))
-	return done, s.waitApplied(at)
+	for i := range m.ops {
+		m.ops[i].Last += start
+	}
+	if m.at, err = s.operateReserved(m.ops); err != nil {
+		return err
+	}
+	s.clean.moved.Add(int64(len(m.ops)))
+	m.body, m.ops = m.body[:0], m.ops[:0]
+	return nil
+}
+
+// end writes what is left, and waits until all of it has taken effect.
+func (m *mover) end() error {
+	err := m.write()
+	if err == nil && m.at > 0 {
+		err = m.s.waitApplied(m.at)
+	}
+	return err
 }
 
 // movedRoom is how much goes into one record, but for a larger one alone.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 
 	"github.com/fusionmq/fusionmq/store/log"
@@ -15,12 +16,13 @@ import (
 // Restated state: before a segment goes, what its records have made and no later one says again is appended in records of StateTopic.
 // The push state is written whole, as of a position that the records carry: a start that has no checkpoint loads it and lets the
 // operations from that position on act on it, so no target is computed from half of what held. Queues without entries are written one by
-// one, since each is known again where the record lies.
+// one, since each is known again where the record lies. The state goes in pieces, written and read one at a time; other records may
+// come between them, and nothing is made of them before the last one is there.
 //
-// A record's body: version, kind, then for a piece of the state varints of the position, the number of the piece and how many there are,
-// and bytes; for queues a varint with their number, and of each length and bytes of the topic, queue, next offset.
+// A record's body: version, kind, then for a piece of the state varints of the position and the number of the piece, 1 in the last one
+// and 0 in others, and bytes; for queues a varint with their number, and of each length and bytes of the topic, queue, next offset.
 const (
-	restateVersion = 1
+	restateVersion = 2
 	restateState   = 1
 	restateQueues  = 2
 
@@ -31,17 +33,21 @@ var errRestated = errors.New("restated state cannot be read")
 
 // statePiece is one piece of a push state.
 type statePiece struct {
-	from        int64 // operations below this log position are in it
-	part, parts uint64
-	bytes       []byte
+	from  int64 // operations below this log position are in it
+	part  uint64
+	last  bool
+	bytes []byte
 }
 
 func (p *statePiece) append(b []byte) []byte {
 	b = append(b, restateVersion, restateState)
 	b = binary.AppendUvarint(b, uint64(p.from))
 	b = binary.AppendUvarint(b, p.part)
-	b = binary.AppendUvarint(b, p.parts)
-	return append(b, p.bytes...)
+	last := byte(0)
+	if p.last {
+		last = 1
+	}
+	return append(append(b, last), p.bytes...)
 }
 
 func appendBounds(b []byte, bs []queue.Bound) []byte {
@@ -74,10 +80,8 @@ func decodeRestated(b []byte) (p *statePiece, bs []queue.Bound, err error) {
 	}
 	switch kind {
 	case restateState:
-		p = &statePiece{from: int64(number(math.MaxInt64)), part: number(math.MaxUint32), parts: number(math.MaxUint32)}
-		if p.bytes = b; err == nil && p.part >= p.parts {
-			err = fmt.Errorf("%w: piece %d of %d", errRestated, p.part, p.parts)
-		}
+		p = &statePiece{from: int64(number(math.MaxInt64)), part: number(math.MaxUint32), last: number(1) == 1}
+		p.bytes = b
 	case restateQueues:
 		n := number(uint64(len(b)) / 3)
 		for ; n > 0 && err == nil; n-- {
@@ -98,12 +102,18 @@ func decodeRestated(b []byte) (p *statePiece, bs []queue.Bound, err error) {
 	return p, bs, nil
 }
 
-// restated collects the newest whole push state while a log is read.
+// restated finds the newest whole push state while a log is read.
 type restated struct {
-	from    int64
-	state   []byte // nil: none so far
-	next    *statePiece
-	pending []byte
+	whole restatedPlace // end is 0 while there is none
+	next  restatedPlace // of one that is not complete; parts is 0 without one
+	err   error         // of a record that a later version wrote
+}
+
+// restatedPlace is where a state lies.
+type restatedPlace struct {
+	from       int64  // that its pieces carry
+	parts      uint64 // pieces so far
+	begin, end int64  // log positions of the first piece and behind the last
 }
 
 // see looks at a record of the log.
@@ -112,36 +122,89 @@ func (r *restated) see(v record.View) {
 		return
 	}
 	p, _, err := decodeRestated(v.Body())
-	if err != nil || p == nil {
-		return // told when its queues are read
+	if err != nil {
+		r.err = fmt.Errorf("record at %d: %w", v.PhysicalOffset(), err) // its checksum is right
 	}
-	switch {
-	case p.part == 0:
-		r.pending = r.pending[:0]
-	case r.next == nil || r.next.from != p.from || r.next.parts != p.parts || r.next.part != p.part:
-		r.next = nil
+	if p == nil {
 		return
 	}
-	r.pending = append(r.pending, p.bytes...)
-	r.next = &statePiece{from: p.from, part: p.part + 1, parts: p.parts}
-	if p.part+1 == p.parts {
-		r.from, r.state = p.from, append(r.state[:0], r.pending...)
-		r.next = nil
+	if p.part == 0 {
+		r.next = restatedPlace{from: p.from, begin: v.PhysicalOffset()}
+	} else if r.next.parts != p.part || r.next.from != p.from {
+		r.next.parts = 0
+		return
 	}
+	r.next.parts++
+	r.next.end = v.PhysicalOffset() + int64(v.Size())
+	if p.last {
+		r.whole, r.next.parts = r.next, 0
+	}
+}
+
+// restatedReader reads the bytes of a state from its pieces, of which it holds one.
+type restatedReader struct {
+	log   *log.Log
+	place restatedPlace
+	part  uint64
+	piece []byte
+	buf   []byte
+}
+
+var errPiece = errors.New("a piece")
+
+func (r *restatedReader) Read(b []byte) (int, error) {
+	for len(r.piece) == 0 {
+		if r.part == r.place.parts {
+			return 0, io.EOF
+		}
+		if err := r.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(b, r.piece)
+	r.piece = r.piece[n:]
+	return n, nil
+}
+
+// next finds the next piece.
+func (r *restatedReader) next() error {
+	err := r.log.Scan(r.place.begin, r.place.end, func(v record.View) error {
+		if string(v.Topic()) != StateTopic {
+			return nil
+		}
+		p, _, err := decodeRestated(v.Body())
+		if err != nil || p == nil || p.part != r.part || p.from != r.place.from {
+			return err
+		}
+		r.buf = append(r.buf[:0], p.bytes...)
+		r.piece, r.part = r.buf, r.part+1
+		r.place.begin = v.PhysicalOffset() + int64(v.Size())
+		return errPiece
+	})
+	switch {
+	case errors.Is(err, errPiece):
+		return nil
+	case err == nil:
+		return fmt.Errorf("%w: piece %d of %d is gone", errRestated, r.part, r.place.parts)
+	}
+	return err
 }
 
 // loadRestated makes the machine of what was restated, if anything was, and returns from where operations act on it.
 func (s *Store) loadRestated(r *restated, from int64) (int64, error) {
-	if r.state == nil {
+	if r.err != nil { // to go on without would change what groups are owed
+		return 0, r.err
+	}
+	if r.whole.end == 0 {
 		return from, nil
 	}
-	m, err := state.LoadOn(r.state, s.o.Exchange, s.rows.Table)
+	m, err := state.LoadFrom(&restatedReader{log: s.log, place: r.whole}, s.o.Exchange, stateTable{s.rows.Table}, nil)
 	if err != nil {
-		// Its checksum was right, so a later version wrote it. To go on without would change what groups are owed.
-		return 0, fmt.Errorf("push state of before %d: %w", r.from, err)
+		// Its checksum was right, so a later version wrote it. As above.
+		return 0, fmt.Errorf("push state of before %d: %w", r.whole.from, err)
 	}
 	s.machine.Machine = m
-	return max(from, r.from), nil
+	return max(from, r.whole.from), nil
 }
 
 // restoreQueues takes from a record in replay where queues without entries go on.
@@ -158,30 +221,53 @@ func (s *Store) restoreQueues(v record.View) {
 	}
 }
 
-// errStillOwed: something became owed below the position meanwhile.
-var errStillOwed = errors.New("store: messages became owed while their segment was about to go")
+// stateWriter appends what is written to it as pieces of a state.
+type stateWriter struct {
+	s     *Store
+	p     statePiece
+	piece int // bytes of one
+}
 
-// restate appends the push state as of now, and where the queues go on that have nothing from position on. It fails with errStillOwed
-// when the state names a record below position that can be read, but for those in lost.
-func (s *Store) restate(position int64, lost map[int64]bool) error {
-	s.machine.RLock()
-	for o := range s.machine.OwedBelow(position) {
-		if !lost[o.Address] {
-			s.machine.RUnlock()
-			return errStillOwed
+func (w *stateWriter) Write(b []byte) (int, error) {
+	for done := 0; ; {
+		n := min(w.piece-len(w.p.bytes), len(b)-done)
+		w.p.bytes = append(w.p.bytes, b[done:done+n]...)
+		if done += n; done == len(b) {
+			return done, nil
+		}
+		if err := w.flush(); err != nil { // there is more, so it is not the last
+			return done, err
 		}
 	}
-	from := s.machine.At() + 1
-	b := s.machine.Save(nil)
-	s.machine.RUnlock()
+}
 
+func (w *stateWriter) flush() error {
+	if w.s.closed.Load() {
+		return ErrClosed
+	}
+	_, err := w.s.appendOwn(w.s.own.state, w.p.append(nil), true)
+	if fn := w.s.clean.said; fn != nil {
+		fn(int(w.p.part), w.p.last)
+	}
+	w.p.part, w.p.bytes = w.p.part+1, w.p.bytes[:0]
+	return err
+}
+
+// restate appends the push state as of now, and where the queues go on that have nothing from position on. Others write, and the state goes
+// on, meanwhile.
+func (s *Store) restate(position int64) error {
+	s.machine.RLock()
+	f := s.machine.Freeze()
+	s.machine.RUnlock()
+	defer f.Release()
 	piece := int(min(restatePiece, s.o.SegmentBytes/4))
-	parts := (len(b) + piece - 1) / piece
-	for i := range parts {
-		p := statePiece{from: from, part: uint64(i), parts: uint64(parts), bytes: b[i*piece : min((i+1)*piece, len(b))]}
-		if _, err := s.appendOwn(s.own.state, p.append(nil), true); err != nil {
-			return err
-		}
+	w := stateWriter{s: s, p: statePiece{from: f.At() + 1}, piece: piece}
+	if err := f.Save(&w); err != nil {
+		return err
+	}
+	w.p.last = true
+	if err := w.flush(); err != nil {
+		return err
 	}
 	bs := s.index.BoundsBelow(position)
 	for len(bs) > 0 {

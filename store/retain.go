@@ -88,6 +88,7 @@ type cleaner struct {
 	looking sync.Mutex                    // one look at a time
 	full    atomic.Pointer[DiskFullError] // why messages are refused; nil: they are not
 	failing bool                          // of the last look
+	said    func(part int, last bool)     // nil, but in tests: called when a piece of the state was restated
 
 	segments, moved, lost, expiries, expired, failures, used atomic.Int64
 }
@@ -190,15 +191,16 @@ func (c *cleaner) delete(position int64, reason string) error {
 	if err := s.expireBelow(position, reason); err != nil {
 		return err
 	}
-	lost := map[int64]bool{}
-	err := errStillOwed
-	for turn := 0; errors.Is(err, errStillOwed) && turn < 10; turn++ {
-		if err = s.relocateBelow(position, lost); err == nil {
-			err = s.restate(position, lost)
-		}
-	}
+	s.watchOwed(position)
+	defer s.watchOwed(0)
+	err := s.relocateBelow(position)
 	if err == nil {
-		err = s.log.Sync()
+		err = s.restate(position)
+	}
+	for any := true; err == nil && any; { // what became owed meanwhile; replay lets it act on what was restated
+		if any, err = s.relocateLate(position); err == nil {
+			err = s.log.Sync()
+		}
 	}
 	if err == nil {
 		err = s.index.RaiseMin(position)

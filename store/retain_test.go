@@ -65,6 +65,16 @@ func clean(t testing.TB, s *store.Store) int {
 	return n
 }
 
+// stateSum is what tells states apart.
+func stateSum(t testing.TB, s *store.Store) [32]byte {
+	t.Helper()
+	sum, _, err := s.StateSum()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
 // owedRecords reads what is owed at its address and in its place.
 func owedRecords(t testing.TB, s *store.Store, topics []string) map[int64]string {
 	t.Helper()

@@ -8,8 +8,10 @@
 // says which these are and what the tail has; [Table.Restore] takes that back in a new process, and [Table.Clean] removes all other
 // files. A file that a pin or a reader needs stays until they let go of it.
 //
-// Put, Delete, Load, Restore, Snapshot and Close need the table for themselves; Get, Scan and Save may run beside each other. Merging
-// goes on beside everything.
+// [Table.View] is all of it as of one moment, for those who read for long.
+//
+// Put, Delete, Restore, Snapshot and Close need the table for themselves; Get, Scan and View may run beside each other. Merging, and
+// reading a View, go on beside everything.
 //
 // # File format
 //

@@ -7,7 +7,10 @@ import (
 	"fmt"
 )
 
-var errClosed = errors.New("runs: closed")
+var (
+	errClosed = errors.New("runs: closed")
+	errRows   = errors.New("rows are cut off or out of order")
+)
 
 // Pin keeps the runs of a snapshot.
 type Pin struct {

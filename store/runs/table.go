@@ -2,7 +2,6 @@ package runs
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -289,41 +288,56 @@ type cursor interface {
 	next() error
 }
 
-// Scan calls fn for the rows with from <= key < to in order until it returns false. What fn is given is valid during the call.
+// Scan calls fn for the rows with from <= key < to in order until it returns false. What fn is given is valid during the call. What of a
+// run cannot be read is left out.
 func (t *Table) Scan(from, to *Key, fn func(*Key, *Value) bool) {
 	v := t.acquire()
 	defer t.release(v)
+	_ = t.scan(&t.tail, v, from, to, false, fn) // it has told
+}
+
+// scan is Scan of a tail and the runs below it. With strict set it ends at the first part of a run that cannot be read.
+func (t *Table) scan(top *tail, v *version, from, to *Key, strict bool, fn func(*Key, *Value) bool) error {
 	cs := make([]cursor, 0, len(v.runs)+1)
-	cs = append(cs, &tailCursor{t: &t.tail})
+	cs = append(cs, &tailCursor{t: top})
 	for _, r := range slices.Backward(v.runs) { // newest first: of equal keys the first one counts
 		cs = append(cs, newCursor(r))
 	}
 	defer freeCursors(cs)
-	at := func(i int, err error) {
-		if err != nil {
-			t.damaged(v.runs[len(v.runs)-i], err)
-			cs[i] = &tailCursor{t: new(tail)}
+	at := func(i int, err error) error {
+		if err == nil {
+			return nil
 		}
+		t.damaged(v.runs[len(v.runs)-i], err)
+		if strict {
+			return err
+		}
+		cs[i] = &tailCursor{t: new(tail)}
+		return nil
 	}
 	for i, c := range cs {
-		at(i, c.seek(from))
+		if err := at(i, c.seek(from)); err != nil {
+			return err
+		}
 	}
 	for {
 		i := least(cs)
 		if i < 0 {
-			return
+			return nil
 		}
 		r := cs[i].row()
 		key := r.key
 		if bytes.Compare(key[:], to[:]) >= 0 {
-			return
+			return nil
 		}
 		if r.kind != rowDelete && !fn(&r.key, &r.value) {
-			return
+			return nil
 		}
 		for k := i; k < len(cs); k++ {
 			if r := cs[k].row(); r != nil && r.key == key {
-				at(k, cs[k].next())
+				if err := at(k, cs[k].next()); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -339,43 +353,4 @@ func least(cs []cursor) int {
 		}
 	}
 	return best
-}
-
-var lastKey = func() (k Key) {
-	for i := range k {
-		k[i] = 0xff
-	}
-	return k
-}()
-
-// Save appends all rows: their number, then keys and values.
-func (t *Table) Save(dst []byte) []byte {
-	n := uint64(0)
-	t.Scan(new(Key), &lastKey, func(*Key, *Value) bool { n++; return true })
-	dst = binary.AppendUvarint(dst, n)
-	t.Scan(new(Key), &lastKey, func(k *Key, v *Value) bool {
-		dst = append(dst, k[:]...)
-		dst = append(dst, v[:]...)
-		return true
-	})
-	return dst
-}
-
-var errRows = errors.New("rows are cut off or out of order")
-
-// Load fills an empty table with what Save has appended.
-func (t *Table) Load(b []byte) error {
-	n, k := binary.Uvarint(b)
-	if k <= 0 || n > uint64(len(b)) || uint64(len(b)-k) != n*(KeyBytes+ValueBytes) {
-		return errRows
-	}
-	var last []byte
-	for b = b[k:]; len(b) > 0; b = b[KeyBytes+ValueBytes:] {
-		if last != nil && bytes.Compare(last, b[:KeyBytes]) >= 0 {
-			return errRows
-		}
-		last = b[:KeyBytes]
-		t.Put((*Key)(b), (*Value)(b[KeyBytes:]), true)
-	}
-	return nil
 }

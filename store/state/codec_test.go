@@ -240,7 +240,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(append(append([]byte{}, body...), body...))
 	f.Add([]byte{})
 	f.Add([]byte(snapshotMagic))
-	f.Add(append([]byte(snapshotMagic), 1, 0, 0xff, 0xff, 0xff, 0xff, 0x0f))
+	f.Add(append([]byte(snapshotMagic), snapshotVersion, 0xff, 0xff, 0xff, 0xff, 0x0f))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x := &plainExchange{}
 		m, err := Load(seal(b), x)

@@ -68,7 +68,8 @@
 //
 // # Snapshot
 //
-// "FMQSTATE", version 2 (1 byte), then as varints: the address up to which the log is in it, the newest store time, groups, topics
-// with their bindings, positions and window, retry lines, counts; then what the table saves; CRC-32C of all before it (4 bytes,
-// little-endian).
+// "FMQSTATE", version 3 (1 byte), length of the next part (4 bytes, little-endian); as varints: the address up to which the log is in it, the
+// newest store time, groups, topics with their bindings, positions and window, retry lines, counts; then what waits, one by one or, in a
+// checkpoint, as the table saves it; CRC-32C of all before it (4 bytes, little-endian). [Machine.Freeze] takes a state as of one moment, which is
+// written while the machine goes on; neither writing nor reading one holds what waits in memory.
 package state

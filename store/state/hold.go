@@ -206,6 +206,7 @@ func (m *Machine) giveBack(op *Op) bool {
 	}
 	if old, ok := m.get(spaceReturn, op.First, g.id); ok {
 		m.replace(spaceReturn, &old, &w)
+		m.noteLate(spaceReturn, &w) // it may have come from where the body was
 		return true
 	}
 	m.add(spaceReturn, &w)

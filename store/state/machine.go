@@ -22,6 +22,7 @@ type Machine struct {
 	lines    []*line  // by space
 	sets     sets
 	stats    Stats
+	late     late
 
 	targets []string // scratch of Message
 	owed    []*group

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"cmp"
 	"reflect"
 	"slices"
@@ -313,6 +314,7 @@ func TestLaw1StateIsAFunctionOfTheLog(t *testing.T) {
 		x, m := NewMachine(&plainExchange{}), newModel()
 		var saved []byte
 		savedAt := 0
+		var frozen *Frozen
 		at := int64(0)
 		// Start with what makes the rest worth while.
 		for _, topic := range modelTopics {
@@ -347,7 +349,7 @@ func TestLaw1StateIsAFunctionOfTheLog(t *testing.T) {
 				log = append(log, e)
 				both(t, x, m, e)
 			},
-			"save": func(t *rapid.T) { saved, savedAt = x.Save(nil), len(log) },
+			"save": func(t *rapid.T) { saved, savedAt, frozen = x.Save(nil), len(log), x.Freeze() },
 			"": func(t *rapid.T) {
 				check := rapid.IntRange(0, 8).Draw(t, "check")
 				if check < 3 {
@@ -365,6 +367,10 @@ func TestLaw1StateIsAFunctionOfTheLog(t *testing.T) {
 				}
 				if saved == nil {
 					return
+				}
+				var late bytes.Buffer
+				if err := frozen.Save(&late); err != nil || !bytes.Equal(late.Bytes(), saved) {
+					t.Fatalf("what was frozen then is saved otherwise now, err %v", err)
 				}
 				back := rapid.IntRange(0, savedAt).Draw(t, "replay from")
 				loaded, err := Load(saved, &plainExchange{})

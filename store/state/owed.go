@@ -1,32 +1,10 @@
 package state
 
-import "iter"
-
 // OwedBody is a message that is owed by name, and where its record is.
 type OwedBody struct {
 	Topic             string
 	Address, Position int64
 	Size              int32 // 0: not known, see [Retry].Size
-}
-
-// OwedBelow goes through the messages that are owed by name and whose record is below a log position, in no order; one that several
-// groups are owed may come several times.
-func (m *Machine) OwedBelow(position int64) iter.Seq[OwedBody] {
-	return func(yield func(OwedBody) bool) {
-		var page [256]OwedEntry
-		for place := (OwedPlace{}); ; {
-			n, next := m.Owed(position, place, page[:])
-			for i := range page[:n] {
-				if e := &page[i]; !yield(OwedBody{e.Topic, e.Address, e.Position, e.Size}) {
-					return
-				}
-			}
-			if n < len(page) {
-				return
-			}
-			place = next
-		}
-	}
 }
 
 // Place finds where the record of an address is, for as long as it is owed by name. It asks every topic and group, so it is for

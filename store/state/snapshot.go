@@ -1,10 +1,12 @@
 package state
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"maps"
 	"math"
 	"slices"
@@ -12,7 +14,7 @@ import (
 
 const (
 	snapshotMagic   = "FMQSTATE"
-	snapshotVersion = 2
+	snapshotVersion = 3
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -25,24 +27,65 @@ type SnapshotError struct {
 
 func (e *SnapshotError) Error() string { return "state: snapshot: " + e.What }
 
-// Forms of the table in a snapshot.
+// Forms of what waits in a snapshot.
 const (
-	tableRows  = 0 // all of it
-	tableFiles = 1 // what the table needs to find it in files
+	formFiles  = 1 // what the table needs to find it in files
+	formThings = 2 // all of it
 )
 
-// Save appends the state to dst, all of it. Load makes an equal Machine of it. Equal states that the same records have made have equal
-// bytes.
-func (m *Machine) Save(dst []byte) []byte { return m.save(dst, tableRows, m.table.Save) }
-
-// SaveWith is Save, but for the table, which is what table appends: LoadWith gives that to its restore.
-func (m *Machine) SaveWith(dst []byte, table func(dst []byte) []byte) []byte {
-	return m.save(dst, tableFiles, table)
+// Frozen is a state as of one moment. It may be written while the machine goes on.
+type Frozen struct {
+	at     int64
+	head   []byte
+	spaces []space // that may have something
+	rows   Rows
 }
 
-func (m *Machine) save(dst []byte, form byte, table func(dst []byte) []byte) []byte {
+// Freeze takes the state as of now. It is as long as the windows, the groups and the topics are; what waits is not copied.
+func (m *Machine) Freeze() *Frozen {
+	f := &Frozen{at: m.at, head: m.head(nil), spaces: []space{spaceHalf, spaceAside, spaceDelay, spaceReturn, spaceOutcome}, rows: m.table.Freeze()}
+	for _, l := range m.lines {
+		f.spaces = append(f.spaces, l.space)
+	}
+	return f
+}
+
+// At is [Machine.At] as of then.
+func (f *Frozen) At() int64 { return f.at }
+
+// Release ends it. It must be called once.
+func (f *Frozen) Release() { f.rows.Release() }
+
+// Save writes the state to w, all of it, with little in memory. LoadFrom makes an equal Machine of it. Equal states that the same
+// records have made have equal bytes. An error is that of w, or says that the rows of what waits could not be read.
+func (f *Frozen) Save(w io.Writer) error {
+	e := saver{b: make([]byte, 0, len(f.head)+saveBytes), w: w}
+	e.b = append(append(e.b, f.head...), formThings)
+	for _, s := range f.spaces {
+		if err := e.things(f.rows, s); err != nil {
+			return err
+		}
+	}
+	e.flush()
+	e.b = binary.LittleEndian.AppendUint32(e.b, e.sum)
+	e.flush()
+	return e.err
+}
+
+// SaveWith appends the state to dst, but for what waits, which is what table appends: LoadWith gives that to its restore.
+func (m *Machine) SaveWith(dst []byte, table func(dst []byte) []byte) []byte {
+	b := append(m.head(dst), formFiles)
+	at := len(b)
+	b = table(append(b, 0, 0, 0, 0))
+	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[len(dst):], castagnoli))
+}
+
+// head appends what comes before the form: the magic, the length of the parts, and the parts.
+func (m *Machine) head(dst []byte) []byte {
 	e := saver{b: append(dst, snapshotMagic...)}
-	e.b = append(e.b, snapshotVersion)
+	e.b = append(e.b, snapshotVersion, 0, 0, 0, 0)
+	from := len(e.b)
 	e.int(m.at)
 	e.int(m.now)
 	e.uint(len(m.byID))
@@ -63,11 +106,8 @@ func (m *Machine) save(dst []byte, form byte, table func(dst []byte) []byte) []b
 	for _, n := range m.counts() {
 		e.uint(*n)
 	}
-	e.b = append(e.b, form)
-	at := len(e.b)
-	e.b = table(append(e.b, 0, 0, 0, 0))
-	binary.LittleEndian.PutUint32(e.b[at:], uint32(len(e.b)-at-4))
-	return binary.LittleEndian.AppendUint32(e.b, crc32.Checksum(e.b[len(dst):], castagnoli))
+	binary.LittleEndian.PutUint32(e.b[from-4:], uint32(len(e.b)-from))
+	return e.b
 }
 
 // counts are those of what waits outside the lines, as the snapshot has them.
@@ -76,7 +116,12 @@ func (m *Machine) counts() [5]*int {
 	return [...]*int{&s.Halves, &s.Aside, &s.Delays, &s.Returns, &s.Outcomes}
 }
 
-type saver struct{ b []byte }
+type saver struct {
+	b   []byte
+	w   io.Writer // nil: b is kept
+	sum uint32    // of what was written
+	err error
+}
 
 func (e *saver) uint(n int)  { e.b = binary.AppendUvarint(e.b, uint64(n)) }
 func (e *saver) int(n int64) { e.b = binary.AppendVarint(e.b, n) }
@@ -144,33 +189,21 @@ func (e *saver) topic(t *topic, s *sets) {
 	}
 }
 
-// Load is LoadOn with a table in memory.
-func Load(b []byte, x Exchange) (*Machine, error) { return LoadOn(b, x, new(memTable)) }
-
-// LoadOn makes a machine of what Save has written, with the rows in t, which is empty.
-func LoadOn(b []byte, x Exchange, t Table) (*Machine, error) { return LoadWith(b, x, t, nil) }
-
-// LoadWith makes a machine of what SaveWith or Save has written, with the rows in t, which is empty, and tells the exchange of every binding in it, those that have ended too,
-// with their own addresses and in their order. With an error the exchange was told nothing.
+// LoadWith is LoadFrom bytes.
 func LoadWith(b []byte, x Exchange, t Table, restore func([]byte) error) (*Machine, error) {
-	const head = len(snapshotMagic) + 1
-	if len(b) < head+4 || string(b[:len(snapshotMagic)]) != snapshotMagic {
-		return nil, &SnapshotError{What: "is none"}
-	}
-	body := b[:len(b)-4]
-	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[len(body):]) {
-		return nil, &SnapshotError{What: "wrong checksum"}
-	}
-	if v := int(b[head-1]); v != snapshotVersion {
-		return nil, &SnapshotError{Version: v, What: fmt.Sprintf("version %d is not known", v)}
-	}
-	l := loader{decoder: decoder{b: body[head:], all: len(body)}, m: NewMachineOn(x, t), restore: restore}
-	l.machine()
-	if l.err == nil && len(l.b) > 0 {
-		l.fail(fmt.Sprintf("%d bytes behind the end", len(l.b)))
-	}
-	if l.err != nil {
-		return nil, &SnapshotError{What: l.err.Error()}
+	return LoadFrom(bytes.NewReader(b), x, t, restore)
+}
+
+// LoadFrom makes a machine of what Save or SaveWith has written, up to its end, and tells the exchange of every binding in it, those that
+// have ended too, with their own addresses and in their order. What waits is put into t, which is empty, one by one, or given to restore.
+// With an error, which is a *SnapshotError or one of r, the exchange was told nothing, and t is of no use.
+func LoadFrom(r io.Reader, x Exchange, t Table, restore func([]byte) error) (*Machine, error) {
+	l := loader{m: NewMachineOn(x, t), restore: restore, in: input{r: r}}
+	if err := l.load(); err != nil {
+		if l.in.err != nil {
+			return nil, l.in.err
+		}
+		return nil, err
 	}
 	if x != nil {
 		l.m.tellAll()
@@ -179,9 +212,69 @@ func LoadWith(b []byte, x Exchange, t Table, restore func([]byte) error) (*Machi
 }
 
 type loader struct {
-	decoder
+	decoder // of the head
+	in      input
 	m       *Machine
 	restore func([]byte) error
+}
+
+func (l *loader) load() error {
+	bad := func(what string) error { return &SnapshotError{What: what} }
+	const start = len(snapshotMagic) + 5
+	b := l.in.next(start)
+	if len(b) < start || string(b[:len(snapshotMagic)]) != snapshotMagic {
+		return bad("is none")
+	}
+	if v := int(b[len(snapshotMagic)]); v != snapshotVersion {
+		return &SnapshotError{Version: v, What: fmt.Sprintf("version %d is not known", v)}
+	}
+	head, err := l.in.bytes(int64(binary.LittleEndian.Uint32(b[start-4:])))
+	if err != nil {
+		return bad(err.Error())
+	}
+	l.decoder = decoder{b: head, all: len(head)}
+	l.machine()
+	if l.err == nil && len(l.b) > 0 {
+		l.fail(fmt.Sprintf("%d bytes behind the counts", len(l.b)))
+	}
+	if l.err != nil {
+		return bad(l.err.Error())
+	}
+	switch form := l.in.next(1); {
+	case len(form) == 0:
+		err = errCut
+	case form[0] == formFiles && l.restore != nil:
+		err = l.files()
+	case form[0] == formThings:
+		err = l.things()
+	default:
+		err = fmt.Errorf("what waits has form %d", form[0])
+	}
+	if err != nil {
+		return bad(err.Error())
+	}
+	sum := l.in.sum()
+	if b := l.in.next(4); len(b) < 4 || binary.LittleEndian.Uint32(b) != sum {
+		return bad("wrong checksum")
+	}
+	if len(l.in.next(1)) > 0 {
+		return bad("bytes behind the end")
+	}
+	l.m.RememberOutcomes(l.m.remember)
+	return nil
+}
+
+// files gives restore its part.
+func (l *loader) files() error {
+	b := l.in.next(4)
+	if len(b) < 4 {
+		return errCut
+	}
+	b, err := l.in.bytes(int64(binary.LittleEndian.Uint32(b)))
+	if err != nil {
+		return err
+	}
+	return l.restore(b)
 }
 
 func (l *loader) int32() int32 { return int32(l.uvarint(math.MaxInt32)) }
@@ -222,30 +315,6 @@ func (l *loader) machine() {
 	for _, n := range m.counts() {
 		*n = int(l.uvarint(math.MaxInt32))
 	}
-	l.table()
-}
-
-func (l *loader) table() {
-	load := l.m.table.Load
-	if form := l.byte(); form == tableFiles && l.restore != nil {
-		load = l.restore
-	} else if form != tableRows {
-		l.fail(fmt.Sprintf("table of form %d", form))
-	}
-	if l.err == nil && (len(l.b) < 4 || uint64(binary.LittleEndian.Uint32(l.b)) != uint64(len(l.b)-4)) {
-		l.fail("the table is cut off")
-	}
-	if l.err != nil {
-		return
-	}
-	if err := load(l.b[4:]); err != nil {
-		l.fail("table: " + err.Error())
-	}
-	l.b = nil
-	l.m.byDue(spaceOutcome, -1, 0, 0, func(w *waiting) bool {
-		l.m.pruneAt = w.due + l.m.remember
-		return false
-	})
 }
 
 func (l *loader) topic(t *topic) {

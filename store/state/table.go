@@ -2,8 +2,6 @@ package state
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
 	"slices"
 	"sort"
 )
@@ -15,7 +13,7 @@ const (
 )
 
 // Table is an ordered map that the Machine keeps in it what waits: halves, delays and retries, as many as there may be.
-// Keys are ordered as bytes. Get, Scan and Save may run beside each other, not beside Put and Delete.
+// Keys are ordered as bytes. Get, Scan and Freeze may run beside each other, not beside Put and Delete.
 type Table interface {
 	Get(key *[KeyBytes]byte, value *[ValueBytes]byte) bool
 	// Put adds or replaces a row. fresh is a promise that the table has no row of this key.
@@ -24,9 +22,16 @@ type Table interface {
 	Delete(key *[KeyBytes]byte)
 	// Scan calls fn for the rows with from <= key < to in order until it returns false. What fn is given is valid during the call.
 	Scan(from, to *[KeyBytes]byte, fn func(key *[KeyBytes]byte, value *[ValueBytes]byte) bool)
-	// Save appends what Load of another Table of this kind needs to be equal to it.
-	Save(dst []byte) []byte
-	Load(b []byte) error
+	// Freeze returns the rows as of now.
+	Freeze() Rows
+}
+
+// Rows are those of a Table as of one moment. They may be read beside everything that is done to the table.
+type Rows interface {
+	// Scan is that of Table; an error means that not all rows could be read.
+	Scan(from, to *[KeyBytes]byte, fn func(key *[KeyBytes]byte, value *[ValueBytes]byte) bool) error
+	// Release ends it.
+	Release()
 }
 
 type row struct {
@@ -122,36 +127,19 @@ func (m *memTable) Scan(from, to *[KeyBytes]byte, fn func(key *[KeyBytes]byte, v
 	}
 }
 
-func (m *memTable) Save(dst []byte) []byte {
-	n := 0
-	for _, p := range m.pieces {
-		n += len(p)
+func (m *memTable) Freeze() Rows {
+	f := &memRows{memTable{make([][]row, len(m.pieces))}}
+	for i, p := range m.pieces {
+		f.pieces[i] = slices.Clone(p)
 	}
-	dst = binary.AppendUvarint(dst, uint64(n))
-	for _, p := range m.pieces {
-		for i := range p {
-			dst = append(dst, p[i].key[:]...)
-			dst = append(dst, p[i].value[:]...)
-		}
-	}
-	return dst
+	return f
 }
 
-var errRows = errors.New("rows are cut off or out of order")
+type memRows struct{ memTable }
 
-func (m *memTable) Load(b []byte) error {
-	n, k := binary.Uvarint(b)
-	if k <= 0 || n > uint64(len(b)) || uint64(len(b)-k) != n*(KeyBytes+ValueBytes) {
-		return errRows
-	}
-	*m = memTable{}
-	var last []byte
-	for b = b[k:]; len(b) > 0; b = b[KeyBytes+ValueBytes:] {
-		if last != nil && bytes.Compare(last, b[:KeyBytes]) >= 0 {
-			return errRows
-		}
-		last = b[:KeyBytes]
-		m.Put((*[KeyBytes]byte)(b), (*[ValueBytes]byte)(b[KeyBytes:]), true)
-	}
+func (r *memRows) Scan(from, to *[KeyBytes]byte, fn func(key *[KeyBytes]byte, value *[ValueBytes]byte) bool) error {
+	r.memTable.Scan(from, to, fn)
 	return nil
 }
+
+func (r *memRows) Release() {}

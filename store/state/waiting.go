@@ -86,7 +86,10 @@ func (m *Machine) get(s space, address int64, group uint32) (w waiting, ok bool)
 }
 
 // add puts something in a space that has nothing of its address and group.
-func (m *Machine) add(s space, w *waiting) { m.put(s, w, true) }
+func (m *Machine) add(s space, w *waiting) {
+	m.put(s, w, true)
+	m.noteLate(s, w)
+}
 
 func (m *Machine) put(s space, w *waiting, fresh bool) {
 	m.value = w.value()
