@@ -153,6 +153,7 @@ func TestParseRefusesWhatIsNoRecord(t *testing.T) {
 		{"blank", func(b []byte) { record.AppendBlank(b[:0], 104) }, record.ErrBlank},
 		{"negative body length", func(b []byte) { b[84] = 0x80 }, record.ErrSize},
 		{"body over the end", func(b []byte) { b[87] = 200 }, record.ErrSize},
+		{"topic over the end", func(b []byte) { b[90] = 0x7f }, record.ErrSize},
 		{"negative topic length", func(b []byte) { b[90] = 0x81 }, record.ErrSize},
 		{"negative properties length", func(b []byte) { b[92] = 0x80 }, record.ErrSize},
 		{"IPv6 flag on an IPv4 record", func(b []byte) { b[39] |= byte(record.FlagBornV6) }, record.ErrSize},
@@ -211,7 +212,9 @@ func FuzzParse(f *testing.F) {
 	bad[88] ^= 1
 	huge := bytes.Clone(good)
 	huge[0] = 0x7f
-	for _, s := range [][]byte{nil, good[:7], huge, bad, good, append(bytes.Clone(good), good...), append(bytes.Clone(good), "garbage"...)} {
+	topic, body := bytes.Clone(good), bytes.Clone(good)
+	topic[90], body[84] = 0x7f, 0x7f
+	for _, s := range [][]byte{nil, good[:7], huge, topic, body, bad, good, append(bytes.Clone(good), good...), append(bytes.Clone(good), "garbage"...)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
