@@ -35,6 +35,9 @@ var (
 	ErrNewerFormat = errors.New("store: directory has a newer format")
 	// ErrNotLog is returned by Open for a directory whose commitlog holds files that are no segments of one.
 	ErrNotLog = errors.New("store: no commit log")
+	// ErrForeign is returned by Open for a directory of an Apache broker with something in a form that is not read here (*rocketmq.Obstacle says
+	// what, and what can be done).
+	ErrForeign = errors.New("store: directory cannot be taken over")
 	// ErrConfigChanged is returned by Open when an option differs from what the directory was made with (*ConfigError).
 	ErrConfigChanged = errors.New("store: option is fixed when the directory is made")
 	// ErrLocked is returned by Open when another process, or another Store of this one, has the directory (*vfs.HeldError

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fusionmq/fusionmq/store/log"
+	"github.com/fusionmq/fusionmq/store/rocketmq"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
@@ -89,6 +90,9 @@ func (s *Store) checkFormat() (marked bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if err := s.checkForeign(have == 0); err != nil {
+		return false, err
+	}
 	switch {
 	case have != 0 && (have < minSegment || have > maxSegment || have%segmentStep != 0):
 		return false, fmt.Errorf("%w: the files in %s are %d bytes long; RocketMQ's are a multiple of 4096 from 65536 to 1073741824. Remove what is no log, or give another directory",
@@ -101,6 +105,28 @@ func (s *Store) checkFormat() (marked bool, err error) {
 		s.o.SegmentBytes = defaultSegment
 	}
 	return false, nil
+}
+
+// checkForeign refuses a directory of an Apache broker that has what would be left out.
+func (s *Store) checkForeign(noLog bool) error {
+	obstacles, err := rocketmq.Obstacles(s.o.FS, s.o.Dir)
+	if err != nil {
+		return err
+	}
+	if queues, err := s.o.FS.List(s.path(rocketmq.QueueDir)); err == nil && noLog && len(queues) > 0 {
+		obstacles = append(obstacles, rocketmq.Obstacle{
+			File: s.path(rocketmq.QueueDir), What: "it has queues and no log, which the broker keeps in another place (storePathCommitLog)",
+			Todo: "Move the files of the log to " + s.path(logDir) + ".",
+		})
+	}
+	var all error
+	for i := range obstacles {
+		all = errors.Join(all, &obstacles[i])
+	}
+	if all != nil {
+		return fmt.Errorf("%w: %w", ErrForeign, all)
+	}
+	return nil
 }
 
 func (s *Store) markFormat() error {

@@ -85,11 +85,12 @@ func (b *broker) open() error {
 			}
 		}
 	}
-	if topics, err = list(c.FS, filepath.Join(c.Dir, rocketmq.BatchDir)); err != nil {
+	obstacles, err := rocketmq.Obstacles(c.FS, c.Dir)
+	if err != nil {
 		return err
 	}
-	for _, topic := range topics {
-		c.find(Note, "consumequeue", filepath.Join(c.Dir, rocketmq.BatchDir, topic), -1, "batch queues are not checked", "Nothing.")
+	for _, o := range obstacles {
+		c.find(Damage, "directory", o.File, -1, o.What+": FusionMQ refuses to start", o.Todo)
 	}
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 // Names of a broker's directories below the store directory.
 const (
 	QueueDir     = "consumequeue"
-	BatchDir     = "batchconsumequeue"
 	ExtensionDir = "consumequeue_ext"
 	IndexDir     = "index"
 	TimerLogDir  = "timerlog"
