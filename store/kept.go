@@ -249,9 +249,6 @@ func movedRecords(v record.View, fn func(at int64, m record.View) error) error {
 
 // hasMoved tells whether a part that was written has a record of MovedTopic.
 func (s *Store) hasMoved(p *log.Part) bool {
-	if !p.Batch.Reserved {
-		return false
-	}
 	for i := range p.Items() {
 		if it := &p.Items()[i]; it.Seq != nil && it.Seq.Owner.(*lane).topic == s.own.moved {
 			return true

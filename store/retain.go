@@ -99,6 +99,23 @@ func (s *Store) Cleaned() Cleaned {
 	return Cleaned{c.segments.Load(), c.moved.Load(), c.lost.Load(), c.expiries.Load(), c.expired.Load(), c.failures.Load(), c.s.bodies.again.Load(), c.used.Load()}
 }
 
+// Kept is what of the log is there.
+type Kept struct {
+	Retention Retention // in force
+	Segments  int
+	Oldest    int64 // when the newest message of the oldest segment was stored, milliseconds since 1970; 0 with one segment, which never goes
+}
+
+// Kept tells it.
+func (s *Store) Kept() Kept {
+	segs := s.log.Segments()
+	k := Kept{Retention: s.o.Retention, Segments: len(segs)}
+	if len(segs) > 1 {
+		k.Oldest = s.log.NewestBelow(segs[0].End)
+	}
+	return k
+}
+
 func (c *cleaner) run() {
 	defer c.s.done.Done()
 	tick := time.NewTicker(c.s.o.Retention.Interval)

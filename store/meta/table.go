@@ -95,6 +95,23 @@ func (t *table[T]) put(rows map[string]row[T]) error {
 	return b.err
 }
 
+// change makes of a row what fn makes of it, with no other change of the table in between: fn gets nil when there is none. Equal content is
+// no change; an error of fn changes nothing and is passed on.
+func (t *table[T]) change(name string, fn func(old *T) (row[T], error)) (before, after *T, err error) {
+	t.writing.Lock()
+	before = t.get(name)
+	r, err := fn(before)
+	if err == nil {
+		err = t.write(&batch[T]{rows: map[string]row[T]{name: r}})
+	}
+	t.writing.Unlock()
+	if err != nil {
+		return before, nil, err
+	}
+	t.tell()
+	return before, r.v, nil
+}
+
 func (s *snapshot[T]) contains(rows map[string]row[T]) bool {
 	for name, r := range rows {
 		if have, ok := s.byName[name]; !ok || !bytes.Equal(have.json, r.json) {

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"errors"
 	"maps"
 	"time"
 
@@ -65,21 +66,49 @@ func (t *Topics) Put(c Topic) error { return t.PutAll([]Topic{c}) }
 // PutAll is Put for several topics with one write of the file: all of them or, with an error, none.
 func (t *Topics) PutAll(cs []Topic) error {
 	rows := make(map[string]row[Topic], len(cs))
-	for _, c := range cs {
-		if err := c.check(); err != nil {
-			return err
-		}
-		v := c.clone()
-		if old := t.Get(c.Name); old != nil && c.Extra == nil {
-			v.Extra = maps.Clone(old.Extra)
-		}
-		text, err := marshal(v)
+	for i := range cs {
+		r, err := topicRow(&cs[i], t.Get(cs[i].Name))
 		if err != nil {
 			return err
 		}
-		rows[c.Name] = row[Topic]{v, text}
+		rows[cs[i].Name] = r
 	}
 	return t.t.put(rows)
+}
+
+// topicRow makes the row of c, which takes the place of old, or of nothing when that is nil.
+func topicRow(c, old *Topic) (r row[Topic], err error) {
+	if err := c.check(); err != nil {
+		return r, err
+	}
+	v := c.clone()
+	if old != nil && c.Extra == nil {
+		v.Extra = maps.Clone(old.Extra)
+	}
+	text, err := marshal(v)
+	return row[Topic]{v, text}, err
+}
+
+// ErrNoTopic is returned by Change.
+var ErrNoTopic = errors.New("meta: there is no such topic")
+
+// Change is Put of what fn makes of a topic, with no other change in between, and returns both. fn gets a copy whose attributes it may
+// change; an error of it changes nothing and is passed on. ErrNoTopic when there is none of the name.
+func (t *Topics) Change(name string, fn func(*Topic) error) (before, after *Topic, err error) {
+	return t.t.change(name, func(old *Topic) (r row[Topic], err error) {
+		if old == nil {
+			return r, ErrNoTopic
+		}
+		c := old.clone()
+		if c.Attributes == nil {
+			c.Attributes = map[string]string{}
+		}
+		if err := fn(c); err != nil {
+			return r, err
+		}
+		c.Name = name
+		return topicRow(c, old)
+	})
 }
 
 // All returns every topic ordered by name, with the version of the table.

@@ -138,6 +138,46 @@ func TestPutAllIsAllOrNothing(t *testing.T) {
 	}
 }
 
+// Changes of one topic at once all count, which a Get and a Put would not give.
+func TestConcurrentChangesAllCount(t *testing.T) {
+	topics := open(t, vfs.NewMem()).topics
+	if _, _, err := topics.Change("T", func(*Topic) error { return nil }); !errors.Is(err, ErrNoTopic) {
+		t.Errorf("a topic that is not there: %v", err)
+	}
+	if err := topics.Put(DefaultTopic("T")); err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	topics.OnChange(func(*Topic) { told++ })
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			before, after, err := topics.Change("T", func(c *Topic) error {
+				c.Attributes[fmt.Sprint("k", i)], c.WriteQueues = "v", c.WriteQueues+1
+				return nil
+			})
+			if err != nil || after.WriteQueues != before.WriteQueues+1 {
+				t.Errorf("%+v, %+v, %v", before, after, err)
+			}
+		})
+	}
+	wg.Wait()
+	if c := topics.Get("T"); c.WriteQueues != 36 || len(c.Attributes) != 20 || told != 20 {
+		t.Errorf("%+v, told %d times", c, told)
+	}
+	no := errors.New("no")
+	if _, after, err := topics.Change("T", func(c *Topic) error { c.Perm = 0; return no }); err != no || after != nil || topics.Get("T").Perm != 6 {
+		t.Errorf("refused by its caller: %v, %+v", err, topics.Get("T"))
+	}
+	var bad *Invalid
+	if _, _, err := topics.Change("T", func(c *Topic) error { c.WriteQueues = 0; return nil }); !errors.As(err, &bad) || topics.Get("T").WriteQueues != 36 {
+		t.Errorf("out of range: %v", err)
+	}
+	if _, _, err := topics.Change("T", func(*Topic) error { return nil }); err != nil || told != 20 {
+		t.Errorf("no change: %v, told %d times", err, told)
+	}
+}
+
 func TestValuesAreNotShared(t *testing.T) {
 	x := open(t, vfs.NewMem())
 	c := DefaultTopic("T")
