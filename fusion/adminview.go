@@ -101,7 +101,7 @@ func (v *adminView) Topics(_ context.Context, p httpapi.Page) (httpapi.TopicPage
 func (v *adminView) Topic(_ context.Context, name string) (httpapi.TopicDetail, error) {
 	t := v.app().store.Topics().Get(name)
 	if t == nil {
-		return httpapi.TopicDetail{}, &httpapi.Problem{Status: http.StatusNotFound, Field: "name", Value: name, Detail: fmt.Sprintf("there is no topic %q", name)}
+		return httpapi.TopicDetail{}, noTopic(name)
 	}
 	return v.topic(t), nil
 }
@@ -112,7 +112,11 @@ func (v *adminView) topic(t *meta.Topic) httpapi.TopicDetail {
 	out := httpapi.TopicDetail{Queues: []httpapi.Queue{}, Topic: httpapi.Topic{
 		Name: t.Name, ReadQueues: t.ReadQueues, WriteQueues: t.WriteQueues, Perm: permWord(t.Perm),
 		Durability: t.Durability(def).String(), System: a.systemTopic(t),
+		Idempotent: t.Once(), Order: t.Order, Attributes: otherAttributes(t.Attributes),
 	}}
+	if most, ok := t.KeepUntilConsumed(); ok {
+		out.UntilConsumed = shortDuration(most)
+	}
 	for id := range max(t.ReadQueues, t.WriteQueues) {
 		q := a.store.Queue(t.Name, id, false)
 		if q == nil {
@@ -160,21 +164,21 @@ func (v *adminView) CreateTopic(_ context.Context, n httpapi.NewTopic) (out http
 		t.ReadQueues = n.Queues
 	}
 	t.WriteQueues = t.ReadQueues
-	switch n.Perm {
-	case "", "rw":
-		t.Perm = meta.PermRead | meta.PermWrite
-	case "r":
-		t.Perm = meta.PermRead
-	case "w":
-		t.Perm = meta.PermWrite
-	default:
+	if n.Perm == "" {
+		n.Perm = "rw"
+	}
+	if t.Perm = permOf(n.Perm); t.Perm == 0 {
 		return out, &httpapi.Problem{Status: http.StatusBadRequest, Field: "perm", Value: n.Perm, Limit: "r, w or rw", Detail: fmt.Sprintf("perm is %q; want r, w or rw", n.Perm)}
 	}
+	t.Order, t.Attributes = n.Order, map[string]string{}
 	if n.Durability != "" {
-		if _, err := meta.ParseDurability(n.Durability); err != nil {
-			return out, refusal(err)
-		}
-		t.Attributes = map[string]string{meta.DurabilityAttribute: n.Durability}
+		t.Attributes[meta.DurabilityAttribute] = n.Durability
+	}
+	if n.Idempotent {
+		t.Attributes[meta.OnceAttribute] = "true"
+	}
+	if n.UntilConsumed != "" {
+		t.Attributes[meta.UntilConsumedAttribute] = n.UntilConsumed
 	}
 	if err := a.store.Topics().Put(t); err != nil {
 		return out, refusal(err)

@@ -31,9 +31,12 @@ type Admin interface {
 	Topics(context.Context, Page) (TopicPage, error)
 	Topic(ctx context.Context, name string) (TopicDetail, error)
 	CreateTopic(context.Context, NewTopic) (TopicDetail, error)
+	ChangeTopic(ctx context.Context, name string, c TopicChange) (TopicChanged, error)
 	Groups(context.Context, Page) (GroupPage, error)
 	Group(ctx context.Context, name string) (Group, error)
 	Expiries(ctx context.Context, most int) (Expiries, error)
+	Retention(context.Context) (Retention, error)
+	Clean(context.Context) (CleanResult, error)
 }
 
 // Options configure New. All fields are required unless they say otherwise.

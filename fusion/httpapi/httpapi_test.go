@@ -47,6 +47,29 @@ func (a *table) CreateTopic(_ context.Context, n NewTopic) (TopicDetail, error) 
 	return a.topics[n.Name], nil
 }
 
+func (a *table) ChangeTopic(_ context.Context, name string, c TopicChange) (out TopicChanged, err error) {
+	t, ok := a.topics[name]
+	if !ok {
+		return out, &Problem{Status: 404, Field: "name", Value: name, Detail: "no topic of this name"}
+	}
+	out.Before = t.Topic
+	if c.Perm != nil {
+		t.Perm = *c.Perm
+	}
+	for k, v := range c.Attributes {
+		if v == nil {
+			t.Perm += "-" + k
+		}
+	}
+	out.After = t.Topic
+	return out, a.failed
+}
+
+func (a *table) Retention(context.Context) (Retention, error) { return Retention{Files: 3}, a.failed }
+func (a *table) Clean(context.Context) (CleanResult, error) {
+	return CleanResult{DeletedFiles: 2}, a.failed
+}
+
 func (a *table) Groups(context.Context, Page) (GroupPage, error) { return GroupPage{}, a.failed }
 func (a *table) Expiries(_ context.Context, most int) (Expiries, error) {
 	return Expiries{Expiries: []Expiry{{Group: "g", Count: int64(most)}}}, a.failed
@@ -108,10 +131,18 @@ func TestAnswers(t *testing.T) {
 		{name: "unknown field", method: "POST", path: "/api/v1/topics", body: `{"nam":"t"}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 400, want: []string{"unknown field", "nam"}},
 		{name: "wrong type", method: "POST", path: "/api/v1/topics", body: `{"queues":"four"}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 400, want: []string{`"field":"queues"`, `"limit":"int32"`}},
 		{name: "two objects", method: "POST", path: "/api/v1/topics", body: `{"name":"t"}{}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 400, want: []string{"more behind"}},
+		{name: "change", method: "PATCH", path: "/api/v1/topics/old", body: `{"perm":"r","attributes":{"x":null}}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 200, want: []string{`"before":{"name":"old"`, `"perm":"r-x"`}},
+		{name: "change of nothing there", method: "PATCH", path: "/api/v1/topics/none", body: `{}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 404},
+		{name: "change of an unknown field", method: "PATCH", path: "/api/v1/topics/old", body: `{"name":"new"}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 400, want: []string{"unknown field"}},
+		{name: "change from a form", method: "PATCH", path: "/api/v1/topics/old", body: `{}`, header: map[string]string{"Content-Type": "text/plain"}, wantCode: 415},
+		{name: "retention", method: "GET", path: "/api/v1/retention", wantCode: 200, want: []string{`"files":3`}},
+		{name: "clean", method: "POST", path: "/api/v1/retention/clean", body: `{}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 200, want: []string{`"deletedFiles":2`}},
+		{name: "clean from a form", method: "POST", path: "/api/v1/retention/clean", header: map[string]string{"Content-Type": "text/plain"}, wantCode: 415},
+		{name: "clean by looking", method: "GET", path: "/api/v1/retention/clean", wantCode: 405, want: []string{"POST"}},
 		{name: "no body", method: "POST", path: "/api/v1/topics", header: map[string]string{"Content-Type": asJSON}, wantCode: 400},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := &table{topics: map[string]TopicDetail{}, failed: tc.failed}
+			a := &table{topics: map[string]TopicDetail{"old": {Topic: Topic{Name: "old"}}}, failed: tc.failed}
 			req := httptest.NewRequest(tc.method, tc.path, strings.NewReader(tc.body))
 			req.Host = "127.0.0.1:8080"
 			for k, v := range tc.header {
@@ -136,7 +167,7 @@ func TestAnswers(t *testing.T) {
 			if tc.wantCode >= 400 && strings.HasPrefix(tc.path, "/api") && w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Errorf("error is %q", w.Header().Get("Content-Type"))
 			}
-			if tc.wantCode >= 400 && len(a.topics) > 0 {
+			if tc.wantCode >= 400 && len(a.topics) > 1 {
 				t.Errorf("a refused request made %v", a.topics)
 			}
 		})

@@ -34,6 +34,10 @@ func (a *api) table() []route {
 			bodyOf[NewTopic], func(ctx context.Context, _ *http.Request, t NewTopic) (TopicDetail, error) {
 				return a.Admin.CreateTopic(ctx, t)
 			}),
+		operation(a, route{method: "PATCH", path: "/api/v1/topics/{name}", id: "changeTopic", summary: "Change a topic; it shows what was and what is", problems: []int{400, 403, 404, 413, 415}},
+			bodyOf[TopicChange], func(ctx context.Context, r *http.Request, c TopicChange) (TopicChanged, error) {
+				return a.Admin.ChangeTopic(ctx, r.PathValue("name"), c)
+			}),
 		operation(a, route{method: "GET", path: "/api/v1/groups", id: "listGroups", summary: "List the groups of both front ends in order of their names", problems: []int{400}},
 			pageOf, func(ctx context.Context, _ *http.Request, p Page) (GroupPage, error) { return a.Admin.Groups(ctx, p) }),
 		operation(a, route{method: "GET", path: "/api/v1/groups/{name}", id: "getGroup", summary: "One group", problems: []int{404}},
@@ -44,6 +48,14 @@ func (a *api) table() []route {
 			newestOf, func(ctx context.Context, _ *http.Request, n Newest) (Expiries, error) {
 				return a.Admin.Expiries(ctx, n.Limit)
 			}),
+		operation(a, route{method: "GET", path: "/api/v1/retention", id: "getRetention", summary: "When files of the log go, and how that stands"},
+			nil, func(ctx context.Context, _ *http.Request, _ struct{}) (Retention, error) {
+				return a.Admin.Retention(ctx)
+			}),
+		operation(a, route{method: "POST", path: "/api/v1/retention/clean", id: "clean", summary: "Delete now, at whatever hour, the files of the log that may go", problems: []int{400, 413, 415, 503}},
+			bodyOf[CleanRequest], func(ctx context.Context, _ *http.Request, _ CleanRequest) (CleanResult, error) {
+				return a.Admin.Clean(ctx)
+			}),
 	}
 }
 
@@ -53,8 +65,8 @@ func operation[In, Out any](a *api, r route, read func(*http.Request) (In, error
 		r.code = http.StatusOK
 	}
 	r.out = reflect.TypeFor[Out]()
-	if in := reflect.TypeFor[In](); in.NumField() > 0 {
-		if _, isQuery := in.Field(0).Tag.Lookup("query"); isQuery {
+	if in := reflect.TypeFor[In](); read != nil {
+		if r.method == http.MethodGet {
 			r.query = in
 		} else {
 			r.body = in

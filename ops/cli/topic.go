@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) topic() *cobra.Command {
-	return a.section("topic", "List, show and create topics", a.topicList(), a.topicShow(), a.topicCreate())
+	return a.section("topic", "List, show, create and change topics", a.topicList(), a.topicShow(), a.topicCreate(), a.topicSet())
 }
 
 func (a *app) topicList() *cobra.Command {
@@ -84,7 +84,7 @@ func (a *app) topicShow() *cobra.Command {
 			if a.output == "json" {
 				return a.printJSON(t)
 			}
-			fmt.Fprintf(a.Out, "%s: %s queues, %s, %s, %s messages\n", clean(t.Name), queues(t.Topic), clean(t.Perm), clean(t.Durability), count(t.Messages))
+			fmt.Fprintf(a.Out, "%s: %s queues, %s, %s%s, %s messages\n", clean(t.Name), queues(t.Topic), clean(t.Perm), clean(t.Durability), flagsOf(&t.Topic), count(t.Messages))
 			if len(t.Queues) == 0 {
 				return nil
 			}
@@ -122,7 +122,7 @@ func (a *app) topicCreate() *cobra.Command {
 			if a.output == "json" {
 				return a.printJSON(t)
 			}
-			fmt.Fprintf(a.Out, "created %s: %s queues, %s, %s\n", clean(t.Name), queues(t.Topic), clean(t.Perm), clean(t.Durability))
+			fmt.Fprintf(a.Out, "created %s: %s queues, %s, %s%s\n", clean(t.Name), queues(t.Topic), clean(t.Perm), clean(t.Durability), flagsOf(&t.Topic))
 			return nil
 		},
 	}
@@ -130,9 +130,10 @@ func (a *app) topicCreate() *cobra.Command {
 	f.Int32Var(&n.Queues, "queues", 0, "read and write queues (default: broker.default-queues of the server)")
 	f.StringVar(&n.Perm, "perm", "", "r, w or rw (default: rw)")
 	f.StringVar(&n.Durability, "durability", "", "memory, async or sync (default: store.flush of the server)")
-	mustComplete(cmd.RegisterFlagCompletionFunc("perm", cobra.FixedCompletions([]string{"r", "w", "rw"}, cobra.ShellCompDirectiveNoFileComp)))
-	mustComplete(cmd.RegisterFlagCompletionFunc("durability", cobra.FixedCompletions([]string{"memory", "async", "sync"}, cobra.ShellCompDirectiveNoFileComp)))
-	mustComplete(cmd.RegisterFlagCompletionFunc("queues", cobra.NoFileCompletions))
+	f.BoolVar(&n.Idempotent, "idempotent", false, "store a message that comes again under its unique id once")
+	f.StringVar(&n.UntilConsumed, "until-consumed", "", "keep messages so long for push groups that have not read them: a duration of at most 168h, or true for that")
+	f.BoolVar(&n.Order, "order", false, "RocketMQ's order flag")
+	topicCompletions(cmd, []string{"r", "w", "rw"}, []string{"memory", "async", "sync"})
 	return cmd
 }
 

@@ -101,6 +101,21 @@ func (c *Client) CreateTopic(ctx context.Context, t NewTopic) (*TopicDetail, err
 	return call[TopicDetail](ctx, c, http.MethodPost, "topics", nil, t)
 }
 
+// ChangeTopic changes a topic and tells what it was and is. An unknown one is an *Error with status 404, one of the system with 403.
+func (c *Client) ChangeTopic(ctx context.Context, name string, t TopicChange) (*TopicChanged, error) {
+	return call[TopicChanged](ctx, c, http.MethodPatch, "topics/"+url.PathEscape(name), nil, t)
+}
+
+// Retention tells when files of the log go, and how that stands.
+func (c *Client) Retention(ctx context.Context) (*Retention, error) {
+	return call[Retention](ctx, c, http.MethodGet, "retention", nil, nil)
+}
+
+// Clean has the broker delete now, at whatever hour, the files of the log that may go.
+func (c *Client) Clean(ctx context.Context) (*CleanResult, error) {
+	return call[CleanResult](ctx, c, http.MethodPost, "retention/clean", nil, struct{}{})
+}
+
 // Group tells about one group. An unknown one is an *Error with status 404.
 func (c *Client) Group(ctx context.Context, name string) (*Group, error) {
 	return call[Group](ctx, c, http.MethodGet, "groups/"+url.PathEscape(name), nil, nil)

@@ -70,6 +70,13 @@ func TestRequests(t *testing.T) {
 		{"topic with a percent sign", func() error { _, err := c.Topic(ctx, "%RETRY%g"); return err }, "GET /api/v1/topics/%25RETRY%25g"},
 		{"topic that looks like a path", func() error { _, err := c.Topic(ctx, "a/../b"); return err }, "GET /api/v1/topics/a%2F..%2Fb"},
 		{"create", func() error { _, err := c.CreateTopic(ctx, NewTopic{Name: "t", Queues: 4}); return err }, `POST /api/v1/topics application/json {"name":"t","queues":4}`},
+		{"change", func() error {
+			yes, sync, x := true, "sync", "1"
+			_, err := c.ChangeTopic(ctx, "a/b", TopicChange{Durability: &sync, Idempotent: &yes, Attributes: map[string]*string{"x": &x, "y": nil}})
+			return err
+		}, `PATCH /api/v1/topics/a%2Fb application/json {"durability":"sync","idempotent":true,"attributes":{"x":"1","y":null}}`},
+		{"retention", func() error { _, err := c.Retention(ctx); return err }, "GET /api/v1/retention"},
+		{"clean", func() error { _, err := c.Clean(ctx); return err }, "POST /api/v1/retention/clean application/json {}"},
 		{"group", func() error { _, err := c.Group(ctx, "g"); return err }, "GET /api/v1/groups/g"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -173,6 +180,7 @@ func TestTypesMatchTheServer(t *testing.T) {
 	ours := map[string]any{
 		"Status": Status{}, "StoreStatus": StoreStatus{}, "Counts": Counts{}, "Memory": Memory{}, "Topic": Topic{}, "TopicDetail": TopicDetail{}, "Queue": Queue{},
 		"TopicPage": topicPage{}, "NewTopic": NewTopic{}, "Group": Group{}, "GroupTopic": GroupTopic{}, "Member": Member{}, "GroupPage": groupPage{}, "Expiry": Expiry{}, "Expiries": expiries{}, "Problem": Error{},
+		"TopicChange": TopicChange{}, "TopicChanged": TopicChanged{}, "Retention": Retention{}, "CleanRequest": struct{}{}, "CleanResult": CleanResult{},
 	}
 	for name, schema := range doc.Components.Schemas {
 		v, ok := ours[name]

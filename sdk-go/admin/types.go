@@ -57,6 +57,11 @@ type Topic struct {
 	Durability  string `json:"durability"`  // When a send is acknowledged: memory, async or sync
 	System      bool   `json:"system"`      // Whether the system made it for itself
 	Messages    int64  `json:"messages"`    // Messages that can be read, over all queues
+
+	Idempotent    bool              `json:"idempotent"`              // Whether a message of a RocketMQ producer that comes again under its unique id is stored once. Those on the Notify wire always are
+	UntilConsumed string            `json:"untilConsumed,omitempty"` // How long messages are kept for push groups that have not read them, beyond the age limit, as in 36h. Empty: no longer than others
+	Order         bool              `json:"order"`                   // RocketMQ's order flag: clients get the queues of the topic in an order of their own
+	Attributes    map[string]string `json:"attributes,omitempty"`    // Other attributes, which RocketMQ's tools set and show
 }
 
 // TopicDetail is one topic with its queues.
@@ -84,6 +89,53 @@ type NewTopic struct {
 	Queues     int32  `json:"queues,omitempty"`     // Read and write queues. Default: broker.default-queues
 	Perm       string `json:"perm,omitempty"`       // r, w or rw. Default: rw
 	Durability string `json:"durability,omitempty"` // memory, async or sync. Default: store.flush
+
+	Idempotent    bool   `json:"idempotent,omitempty"`    // See Topic
+	UntilConsumed string `json:"untilConsumed,omitempty"` // A duration of at most 168h, or true for that. Default: no longer than others
+	Order         bool   `json:"order,omitempty"`         // See Topic
+}
+
+// TopicChange says what is to be another way. What is nil stays as it is.
+type TopicChange struct {
+	ReadQueues    *int32             `json:"readQueues,omitempty"`    // Queues that consumers read, 1 to 16384. Messages in queues beyond them are not read until it grows again
+	WriteQueues   *int32             `json:"writeQueues,omitempty"`   // Queues that producers write, 1 to 16384
+	Perm          *string            `json:"perm,omitempty"`          // r, w, rw, or - for neither
+	Durability    *string            `json:"durability,omitempty"`    // memory, async or sync; default for store.flush. Counts for every send from now on
+	Idempotent    *bool              `json:"idempotent,omitempty"`    // See Topic
+	UntilConsumed *string            `json:"untilConsumed,omitempty"` // A duration of at most 168h, true for that, or off
+	Order         *bool              `json:"order,omitempty"`         // See Topic
+	Attributes    map[string]*string `json:"attributes,omitempty"`    // Other attributes to be set; nil takes one away
+}
+
+// TopicChanged is a topic before and after a change.
+type TopicChanged struct {
+	Before Topic `json:"before"` // As it was
+	After  Topic `json:"after"`  // As it is now
+}
+
+// Retention says when files of the log go, and how that stands.
+type Retention struct {
+	AgeSeconds        int64     `json:"ageSeconds"`        // How long messages are kept: store.retention
+	ViewWindowSeconds int64     `json:"viewWindowSeconds"` // How much later a file goes: store.view-window
+	DeleteHours       []int     `json:"deleteHours"`       // Hours of the day, local time, in which age deletes: store.delete-hours. Empty: at any hour
+	DiskUsedPercent   int64     `json:"diskUsedPercent"`   // Share of the disk that is used, at the last look; 0 before the first
+	MaxUsedPercent    int64     `json:"maxUsedPercent"`    // Above it age deletes at any hour: store.disk-max-used
+	ForcedPercent     int64     `json:"forcedPercent"`     // Above it the oldest files go whatever their age: store.disk-forced
+	RefusePercent     int64     `json:"refusePercent"`     // Above it messages are refused: store.disk-refuse
+	MinPosition       int64     `json:"minPosition"`       // First byte of the log that is still kept
+	Files             int       `json:"files"`             // Files of the log
+	OldestFileUntil   time.Time `json:"oldestFileUntil"`   // When the newest message of the oldest file was stored. 1970 while there is one file only, which never goes
+	Problem           string    `json:"problem,omitempty"` // Why no message is taken: the disk failed or is full. Empty while all is well
+	DeletedFiles      int64     `json:"deletedFiles"`      // Files that went since the start
+	MovedMessages     int64     `json:"movedMessages"`     // Messages stored once more because they were still owed, since the start
+	LostMessages      int64     `json:"lostMessages"`      // Of those, messages that could not be read
+	ExpiredMessages   int64     `json:"expiredMessages"`   // Messages deleted before a group had read them, counted for each group, since the start
+}
+
+// CleanResult is what a look has deleted.
+type CleanResult struct {
+	DeletedFiles int       `json:"deletedFiles"` // Files of the log that went
+	Retention    Retention `json:"retention"`    // How retention stands behind it
 }
 
 // Group is one consumer group, on either front end.
