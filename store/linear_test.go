@@ -27,9 +27,11 @@ var (
 	linearSeed  = flag.Uint64("linear.seed", 0, "make the history of this seed only")
 )
 
-// linearCall is what is called, of one list of messages: a queue, or a topic over all its queues in address order.
+// linearCall is what is called, of one list of messages: a queue, or a topic over all its queues in address order. Or it is a send of a message that is to be
+// stored once, of one id.
 type linearCall struct {
 	list   string
+	once   bool
 	append bool
 	id     uint32 // of an append: the message
 	from   int    // of a read: the first place that it wants
@@ -38,7 +40,8 @@ type linearCall struct {
 
 // linearAnswer is what came back.
 type linearAnswer struct {
-	place   int    // of an append: its place in the list, counted from 0
+	place   int    // of an append: its place in the list, counted from 0; of a send that is stored once: the address
+	again   bool   // of a send that is stored once: it was there
 	ids     string // of a read: the messages, 4 bytes each
 	end     int    // of a range: one more than the last place
 	problem string // what no list answers
@@ -47,7 +50,7 @@ type linearAnswer struct {
 func linearID(id uint32) string { return string(binary.BigEndian.AppendUint32(nil, id)) }
 
 // linearModel is a list that only grows at its end: each append gives the next place, reads see all that is in it. The state is the ids of its
-// messages, 4 bytes each.
+// messages, 4 bytes each. Of an id that is stored once the state is the address of the first send, and all others are answered that.
 var linearModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 		of := map[string]int{}
@@ -69,6 +72,8 @@ var linearModel = porcupine.Model{
 		switch {
 		case a.problem != "":
 			return false, s
+		case c.once:
+			return a.again == (s != "") && (!a.again || s == fmt.Sprint(a.place)), fmt.Sprint(a.place)
 		case c.append:
 			return a.place == n, s + linearID(c.id)
 		case c.most == 0:
@@ -91,12 +96,18 @@ type linear struct {
 	mu      sync.Mutex
 	history []porcupine.Operation
 	sends   map[string][]linearSend // by topic
+	again   []linearSend            // sends of what was there, as reads of their one place
+	stored  map[int64]uint32        // of sends that are stored once: the message by its address
 }
 
 // linearSend is an append, whose place in its topic is known when all have ended.
 type linearSend struct {
 	address int64
 	op      porcupine.Operation
+}
+
+func newLinear(t testing.TB, s *store.Store) *linear {
+	return &linear{t: t, s: s, sends: map[string][]linearSend{}, stored: map[int64]uint32{}}
 }
 
 func (l *linear) note(client int, call, back int64, in linearCall, out linearAnswer) porcupine.Operation {
@@ -126,6 +137,31 @@ func (l *linear) append(client int, topic string, queues []int32) {
 		o := l.note(client, call, back, in, linearAnswer{place: int(r.QueueOffset)})
 		l.sends[topic] = append(l.sends[topic], linearSend{r.Address, o})
 	}
+}
+
+// once sends a message that is to be stored once. The first one is an append like others; who is told that it was there can read it there.
+func (l *linear) once(client int, topic string, id int32, n int) {
+	var rs [1]store.Result
+	m := l.ids.Add(1)
+	call := l.clock.Add(1)
+	l.s.Append([]store.Message{{Topic: topic, Queue: id, Body: []byte(linearID(m)), Properties: onceProps(n), Once: true}}, rs[:])
+	back := l.clock.Add(1)
+	r := &rs[0]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.Err != nil {
+		l.t.Errorf("append to %s: %v", topic, r.Err)
+		return
+	}
+	l.note(client, call, back, linearCall{list: fmt.Sprint("once ", n), once: true}, linearAnswer{place: int(r.Address), again: r.Repeated})
+	if r.Repeated {
+		in := linearCall{from: int(r.QueueOffset), most: 1}
+		l.again = append(l.again, linearSend{r.Address, porcupine.Operation{ClientId: client, Input: in, Call: back, Return: l.clock.Add(1)}})
+		return
+	}
+	l.stored[r.Address] = m
+	in := linearCall{list: fmt.Sprint(topic, "/", id), append: true, id: m}
+	l.sends[topic] = append(l.sends[topic], linearSend{r.Address, l.note(client, call, back, in, linearAnswer{place: int(r.QueueOffset)})})
 }
 
 // read reads a part of a queue, or its range.
@@ -188,6 +224,19 @@ func (l *linear) see(out *linearAnswer, e queue.Entry, topic string, id int32, o
 
 // ended adds the appends to the lists of the topics: there a message's place is that of its address.
 func (l *linear) ended() []porcupine.Operation {
+	lists := map[int64]string{}
+	for _, sends := range l.sends {
+		for _, s := range sends {
+			lists[s.address] = s.op.Input.(linearCall).list
+		}
+	}
+	for _, s := range l.again {
+		in, out := s.op.Input.(linearCall), linearAnswer{ids: linearID(l.stored[s.address])}
+		if in.list = lists[s.address]; in.list == "" {
+			out.problem = fmt.Sprintf("an answer names %d, where nothing was stored once", s.address)
+		}
+		l.note(s.op.ClientId, s.op.Call, s.op.Return, in, out)
+	}
 	for topic, sends := range l.sends {
 		slices.SortFunc(sends, func(a, b linearSend) int { return int(a.address - b.address) })
 		for i, s := range sends {
@@ -213,14 +262,14 @@ func linearHistory(t testing.TB, seed uint64) []porcupine.Operation {
 	topics := []string{"Async", "Sync"}
 	addTopic(t, s, "Async", meta.Async)
 	addTopic(t, s, "Sync", meta.Sync)
-	l := &linear{t: t, s: s, sends: map[string][]linearSend{}}
+	l := newLinear(t, s)
 	var wg sync.WaitGroup
 	for c := range clients {
 		rng := rand.New(rand.NewPCG(seed, uint64(1000+c)))
 		wg.Go(func() {
 			for range calls {
 				topic, id := topics[rng.IntN(2)], rng.Int32N(queues)
-				switch rng.IntN(6) {
+				switch rng.IntN(8) {
 				case 0, 1:
 					l.append(c, topic, []int32{id})
 				case 2:
@@ -231,6 +280,8 @@ func linearHistory(t testing.TB, seed uint64) []porcupine.Operation {
 					l.read(c, topic, id, 0, 0)
 				case 5:
 					l.readTopic(c, topic)
+				case 6, 7:
+					l.once(c, topic, id, rng.IntN(25)) // whatever topic: the id counts
 				}
 			}
 		})
@@ -240,7 +291,8 @@ func linearHistory(t testing.TB, seed uint64) []porcupine.Operation {
 }
 
 // Appends and reads are as if each happened at one moment between its call and its return: offsets have no gaps, what was
-// answered is seen by every read that begins afterwards, by queue and over the topic, and what was seen stays.
+// answered is seen by every read that begins afterwards, by queue and over the topic, and what was seen stays. Of sends of one id the first is
+// stored, and who is told that it was there can read it.
 func TestAppendAndReadAreLinearizable(t *testing.T) {
 	for i := range *linearSeeds {
 		seed := *linearSeed
@@ -289,6 +341,9 @@ func TestLinearizabilityCheckFindsFaults(t *testing.T) {
 	sent := func(place int, call int64) porcupine.Operation {
 		return porcupine.Operation{Input: linearCall{list: list, append: true, id: 1 << 30}, Output: linearAnswer{place: place}, Call: call, Return: call + 1}
 	}
+	sendOnce := func(address int, again bool, call int64) porcupine.Operation {
+		return porcupine.Operation{Input: linearCall{list: "once more", once: true}, Output: linearAnswer{place: address, again: again}, Call: call, Return: call + 1}
+	}
 	for name, c := range map[string]struct {
 		more []porcupine.Operation
 		ok   bool
@@ -300,6 +355,10 @@ func TestLinearizabilityCheckFindsFaults(t *testing.T) {
 		"two in the other order":         {[]porcupine.Operation{read(all[4:8] + all[:4] + all[8:])}, false},
 		"an offset left out":             {[]porcupine.Operation{sent(n+1, late+3)}, false},
 		"an offset given twice":          {[]porcupine.Operation{sent(n-1, late+3)}, false},
+		"an id stored twice":             {[]porcupine.Operation{sendOnce(77, false, late+1), sendOnce(78, false, late+3)}, false},
+		"an id not stored at all":        {[]porcupine.Operation{sendOnce(77, true, late+1)}, false},
+		"answered another one's place":   {[]porcupine.Operation{sendOnce(77, false, late+1), sendOnce(78, true, late+3)}, false},
+		"answered the first one's place": {[]porcupine.Operation{sendOnce(77, false, late+1), sendOnce(77, true, late+1), sendOnce(77, true, late+3)}, true},
 		"seen, and not seen again":       {[]porcupine.Operation{{Input: linearCall{list: list}, Output: linearAnswer{end: n - 1}, Call: late + 1, Return: late + 2}}, false},
 		"an entry whose record is wrong": {[]porcupine.Operation{{Input: linearCall{list: list, most: 1}, Output: linearAnswer{problem: "x"}, Call: late + 1, Return: late + 2}}, false},
 	} {
@@ -322,7 +381,7 @@ func TestMemoryTopicsAreNotLinearizable(t *testing.T) {
 	})
 	s := open(t, store.Options{Dir: "/s", FS: fsys, SegmentBytes: 64 << 10})
 	addTopic(t, s, "M", meta.Memory)
-	l := &linear{t: t, s: s, sends: map[string][]linearSend{}}
+	l := newLinear(t, s)
 	holding.Store(true)
 	l.append(0, "M", []int32{0})
 	l.read(1, "M", 0, 0, 10)
