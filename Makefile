@@ -17,7 +17,7 @@ DURATION ?= 60s
 FUZZTIME ?= 5s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo test race lint fuzz bench bench-store bench-compare crash roundtrip soak tidy tidy-check generate clean tools
+.PHONY: help build run demo test race lint fuzz mutations bench bench-store bench-compare crash roundtrip soak tidy tidy-check generate clean tools
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ lint: $(TOOLS)/$(LINT)-$(LINT_VERSION) ## gofmt and golangci-lint over every mod
 
 fuzz: ## every fuzz target for FUZZTIME=5s
 	@scripts/fuzz $(FUZZTIME) $(MODULES)
+
+mutations: ## break the store on purpose, a line at a time: the test that is named after the law has to fail (ARGS="-small", "-only REGEXP")
+	go run ./integration/mutations $(ARGS)
 
 bench: build ## every budget of this stage beside its baseline; PEER=rocketmq,nats also runs Apache RocketMQ (needs Java and Maven) and NATS JetStream
 	@go build -o bin/bench ./integration/bench && exec bin/bench -server bin/fusionmq -peer "$(PEER)" $(ARGS)

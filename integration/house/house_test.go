@@ -95,7 +95,7 @@ func allowed(from, to string) bool {
 	return module == target || slices.ContainsFunc(Below[module], func(b string) bool { return within(to, b) })
 }
 
-func TestImportsPointDownOnly(t *testing.T) {
+func TestLaw8ImportsPointDownOnly(t *testing.T) {
 	for _, f := range files(t) {
 		if _, known := Below[f.module()]; !known {
 			t.Errorf("%s: module %q has no place in Below", f.rel, f.module())
