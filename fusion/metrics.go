@@ -108,6 +108,7 @@ var numbers = []number{
 	counter("fusionmq_broker_get_bytes_total", "Bytes of their records.", func(r *reading) float64 { return float64(r.broker.GotBytes) }),
 	counter("fusionmq_broker_pulls_found_total", "Pulls that were answered with messages.", func(r *reading) float64 { return float64(r.broker.PullsFound) }),
 	counter("fusionmq_broker_pulls_missed_total", "Pulls that found nothing at first.", func(r *reading) float64 { return float64(r.broker.PullsMissed) }),
+	counter("fusionmq_broker_stepped_over_total", "Messages that pulls found and could not read, because what they were stored in has gone before them or is damaged; counted for each pull. `fusionctl group expired` names them.", func(r *reading) float64 { return float64(r.broker.SteppedOver) }),
 	gauge("fusionmq_broker_held_pulls", "Pulls that wait for a message.", func(r *reading) float64 { return float64(r.broker.HeldPulls) }),
 	gauge("fusionmq_broker_connections", "Open connections on the broker's ports.", func(r *reading) float64 { return float64(r.broker.Connections) }),
 	counter("fusionmq_broker_pauses_total", "Times that a connection of the broker's ports was not read for a while. A rise means that clients send faster than is handled, or do not read their answers.",

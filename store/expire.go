@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"math"
+	"slices"
 
 	"github.com/fusionmq/fusionmq/store/log"
 	"github.com/fusionmq/fusionmq/store/queue"
@@ -12,21 +13,25 @@ import (
 
 // Expiry names messages of one queue that were deleted before a group had read them: a record of ExpiryTopic.
 type Expiry struct {
-	Group  string `json:"group"`
-	Topic  string `json:"topic"`
-	Queue  int32  `json:"queue"`
-	First  int64  `json:"first"`  // queue offset
-	Last   int64  `json:"last"`   // the same; the group goes on behind it
-	Count  int64  `json:"count"`  // messages between them, before any filter of the group
-	Reason string `json:"reason"` // "age": older than the age limit; "disk": the disk was above the level of forced cleaning
-	Face   string `json:"face"`   // "push": by the group's cursor; "pull": by its committed offset
-	Time   int64  `json:"time"`   // milliseconds since 1970
+	Group string `json:"group"`
+	Topic string `json:"topic"`
+	Queue int32  `json:"queue"`
+	First int64  `json:"first"` // queue offset
+	Last  int64  `json:"last"`  // the same; the group goes on behind it
+	Count int64  `json:"count"` // messages between them, before any filter of the group
+
+	// "age": older than the age limit; "disk": the disk was above the level of forced cleaning. "body": these Count messages are still in the
+	// queue, but were stored in a segment that went before, so that readers step over them; others between First and Last are not touched.
+	Reason string `json:"reason"`
+	Face   string `json:"face"` // "push": by the group's cursor; "pull": by its committed offset
+	Time   int64  `json:"time"` // milliseconds since 1970
 }
 
 // Why segments go.
 const (
 	reasonAge  = "age"
 	reasonDisk = "disk"
+	reasonBody = "body"
 )
 
 // expireBelow writes down which groups have not read what is below position, and brings the cursors of push groups there.
@@ -55,6 +60,7 @@ func (s *Store) expireBelow(position int64, reason string) error {
 		}
 		ops = append(ops, state.Op{Kind: state.OpCursor, Topic: p.Topic, Group: p.Group, First: position})
 	}
+	all = s.expireViews(position, all, now)
 	for i := range all {
 		e := &all[i]
 		text, err := json.Marshal(e)
@@ -133,7 +139,7 @@ func (s *Store) expiry(e queue.Entry) (x Expiry, ok bool) {
 }
 
 // keptForGroups says whether a segment that has become too old, with records no newer than newest, has messages of a topic that is kept
-// until it is consumed and some push group has not read them.
+// until it is consumed, or the bodies of such, and some push group has not read them.
 func (s *Store) keptForGroups(seg log.Segment, newest int64) bool {
 	all, _ := s.tables.topics.All()
 	now := s.o.Now().UnixMilli()
@@ -147,10 +153,14 @@ func (s *Store) keptForGroups(seg log.Segment, newest int64) bool {
 			continue
 		}
 		s.machine.RLock()
-		behind := s.machine.BehindOf(seg.End)
+		behind := s.machine.BehindOf(math.MaxInt64)
 		s.machine.RUnlock()
+		behind = slices.DeleteFunc(behind, func(p state.TopicPosition) bool { return p.Topic != c.Name })
+		if len(behind) > 0 && s.viewWaits(c.Name, seg.End, behind) {
+			return true
+		}
 		for _, p := range behind {
-			if p.Topic != c.Name {
+			if p.Cursor >= seg.End {
 				continue
 			}
 			var es [1]TopicEntry

@@ -230,6 +230,7 @@ func (s *Store) recover(clean bool) error {
 		return err
 	}
 	s.once.init(s.o.OnceWindow, s.o.OnceBytes, r.End, s.log.LastTime()+1)
+	s.lows.begin = s.segmentOf(r.End) + 1
 	d.oweWindow()
 	d.mu.end = r.End
 	d.pos.Store(r.End)

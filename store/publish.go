@@ -76,13 +76,18 @@ func (s *Store) viewTopic(name string) (*topic, error) {
 
 // putViews gives the views of a record that was written to the index.
 func (s *Store) putViews(views []log.View, at, time int64) {
+	low := int64(noLow)
 	for i := range views {
 		v := &views[i]
+		low = min(low, v.Position)
 		l := v.Seq.Owner.(*lane)
 		e := queue.Entry{Address: at + int64(v.Start), Position: v.Position, Size: v.Size, TagsCode: v.Tags, Time: time}
 		if err := l.queue.Put(v.QueueOffset, e, !v.Hold); err != nil {
 			s.event(levelError, "queue index refused an entry", "topic", l.topic.name, "queue", l.queue.ID(), "err", err)
 		}
+	}
+	if len(views) > 0 {
+		s.lows.note(s.segmentOf(at), low, false)
 	}
 }
 

@@ -123,13 +123,17 @@ func (s *Store) viewEntryAt(at int64) (e TopicEntry, b []byte, release func(), e
 	if err == nil && (n == 0 || es[0].Address != at) {
 		err = ErrNotAddress
 	}
+	release = noRelease
 	if err == nil {
 		b, err = s.shown(at, &op, time, es[0].Position, es[0].Size)
+	}
+	if errors.Is(err, log.ErrRange) {
+		_, b, release, err = s.movedRecord(at)
 	}
 	if err != nil {
 		return e, nil, nil, err
 	}
-	return TopicEntry{Entry: es[0], Queue: v.Queue, QueueOffset: v.Offset}, b, noRelease, nil
+	return TopicEntry{Entry: es[0], Queue: v.Queue, QueueOffset: v.Offset}, b, release, nil
 }
 
 func (s *Store) queueOf(topic string, id int32) *queue.Queue {

@@ -209,11 +209,9 @@ func (s *Store) waitApplied(at int64) error {
 	return err
 }
 
-// moved returns the record of an address that the log has lost, when it is still owed by name.
+// movedRecord returns the record of an address whose body the log has lost, when it is still owed by name. The address itself is lost, too,
+// but for a view that is in a later segment.
 func (s *Store) movedRecord(address int64) (o state.OwedBody, b []byte, release func(), err error) {
-	if address < 0 || address >= s.log.Min() {
-		return o, nil, nil, log.ErrRange
-	}
 	s.machine.RLock()
 	o, ok := s.machine.Place(address)
 	s.machine.RUnlock()

@@ -227,6 +227,7 @@ func (c *cleaner) delete(position int64, reason string) error {
 	}
 	s.raiseOffsets()
 	n, err := s.log.DeleteBelow(position)
+	s.lows.drop(s.log.Min())
 	c.segments.Add(int64(n))
 	return errors.Join(err, s.index.DropBelow(s.log.Min()), s.keys.DropBelow(s.log.Min()), s.answers.table.DropBelow(s.log.Min()))
 }

@@ -97,6 +97,7 @@ type Store struct {
 	own       ownTopics
 	clean     cleaner
 	bodies    bodies
+	lows      lows
 	waits     waitTopics
 	claims    claims
 	publisher publisher

@@ -316,7 +316,8 @@ scan:
 				break scan
 			}
 			rec, release, err := b.store.Record(*e)
-			if err != nil { // the log behind the entry was deleted meanwhile: stepped over, as RocketMQ does
+			if err != nil { // the log behind the entry was deleted: stepped over, as RocketMQ does. The store has named it in an expiry record
+				b.stats.stepped.Add(1)
 				offset++
 				continue
 			}

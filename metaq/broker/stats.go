@@ -17,6 +17,7 @@ type Stats struct {
 	Got, GotBytes int64 // messages handed to pulls
 	PullsFound    int64 // pulls answered with messages
 	PullsMissed   int64 // pulls answered without, or held first
+	SteppedOver   int64 // messages that pulls found in a queue and could not read: their bodies have gone, or are damaged
 	Paused        int64 // times that a connection was not read for a while, because its requests were not handled fast enough
 	Accepted      int64 // connections
 	Refused       int64 // connections closed at once, because there were too many
@@ -29,7 +30,7 @@ type Stats struct {
 
 // counters are the live form of Stats.
 type counters struct {
-	puts, putBytes, refusals, gets, getBytes, hits, misses atomic.Int64
+	puts, putBytes, refusals, gets, getBytes, hits, misses, stepped atomic.Int64
 }
 
 func (c *counters) put(n, bytes, refused int64) {
@@ -55,7 +56,7 @@ func (b *Broker) Stats() Stats {
 	c := &b.stats
 	s := Stats{
 		Put: c.puts.Load(), PutBytes: c.putBytes.Load(), PutRefused: c.refusals.Load(), Got: c.gets.Load(), GotBytes: c.getBytes.Load(),
-		PullsFound: c.hits.Load(), PullsMissed: c.misses.Load(), HeldPulls: b.holds.len(),
+		PullsFound: c.hits.Load(), PullsMissed: c.misses.Load(), SteppedOver: c.stepped.Load(), HeldPulls: b.holds.len(),
 	}
 	s.Clients, s.ConsumerGroups, s.ProducerGroups = b.members.Counts()
 	for _, srv := range b.listening() {

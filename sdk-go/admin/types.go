@@ -172,7 +172,7 @@ type Expiry struct {
 	First  int64     `json:"first"`  // Queue offset of the first message
 	Last   int64     `json:"last"`   // Queue offset of the last one; the group goes on behind it
 	Count  int64     `json:"count"`  // Messages between them, before any filter of the group
-	Reason string    `json:"reason"` // age: older than the age limit. disk: the disk was above the level of forced cleaning
+	Reason string    `json:"reason"` // age: older than the age limit. disk: the disk was above the level of forced cleaning. body: what these messages were stored in has gone before them, readers step over them; count says how many between first and last
 	Face   string    `json:"face"`   // push or pull
 	Time   time.Time `json:"time"`   // When they were deleted
 }

@@ -11,6 +11,11 @@ type TopicPosition struct {
 	GroupPosition
 }
 
+// Owes says whether the group's cursor still has to read the message at an address.
+func (p *GroupPosition) Owes(address int64) bool {
+	return address >= p.Cursor && (!p.Attached || address < p.Attach) && (address < p.SkipFrom || address >= p.SkipTo)
+}
+
 // BehindOf lists the groups whose cursor still has to read something below a log position, if there is anything, ordered by topic and
 // group.
 func (m *Machine) BehindOf(position int64) []TopicPosition {
