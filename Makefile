@@ -63,7 +63,7 @@ crash: ## kill -9 under 100,000 sends, again and again on one store, and power c
 	NOTIFY_SEEDS=$(SEEDS) go test ./notify -run 'TestLaw5' -count=1
 	CRASH_SEEDS=$(SEEDS) go test ./integration/crash -run Law -count=1 -v -timeout 60m
 
-roundtrip: build ## a directory of real Apache brokers 4.9.7 and 5.3.3, stopped and killed, to FusionMQ and back to 5.3.3; needs Java and Maven, no part of `make test`
+roundtrip: build ## a directory of real Apache brokers 4.9.7 and 5.3.3, stopped and killed, to FusionMQ and back to 5.3.3, about two minutes; needs Java and Maven, no part of `make test`
 	FUSIONMQ_BIN=$(CURDIR)/bin/fusionmq FUSIONCTL_BIN=$(CURDIR)/bin/fusionctl go run ./integration/roundtrip $(ARGS)
 
 soak: ## produce, pull, push and restarts for DURATION=60s
