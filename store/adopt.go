@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
+	"sync/atomic"
 
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/rocketmq"
+	"github.com/fusionmq/fusionmq/store/runs"
 	"github.com/fusionmq/fusionmq/store/state"
 )
 
@@ -28,40 +29,118 @@ func (s *Store) adopt() error {
 	if err := s.adoptLight(&progress); err != nil {
 		return err
 	}
-	ops, err := s.openElsewhere(progress)
-	if err != nil {
+	a := adopter{s: s, ops: []state.Op{{Kind: state.OpAdopt}}}
+	if err := a.all(progress); err != nil {
 		return err
 	}
-	if err := s.tables.offsets.Persist(); err != nil {
-		return err
-	}
-	held := len(ops) - 1
-	if n := s.StateStats(); held == 0 && n.Halves == 0 && n.Delays == 0 {
+	if n := s.StateStats(); a.held == 0 && n.Halves == 0 && n.Delays == 0 {
 		s.adopting = false
 		return s.markFormat() // nothing waits, and nothing seems to
 	}
-	at := int64(0)
-	for batch := range slices.Chunk(ops, adoptBatch) {
-		if at, err = s.Operate(batch); err != nil {
-			return err
-		}
+	if err = a.write(); err == nil {
+		err = s.WaitApplied(context.Background(), a.at)
 	}
-	if err = s.WaitApplied(context.Background(), at); err == nil {
+	if err == nil {
 		err = s.log.Sync()
 	}
 	if err != nil {
 		return err
 	}
-	s.event(levelInfo, "what waits in the directory of the Apache broker is taken over", "messages", held)
+	s.event(levelInfo, "what waits in the directory of the Apache broker is taken over", "messages", a.held)
 	s.adopting = false
 	return s.markFormat()
 }
 
-// openElsewhere are the operations that make of what the replay has found what the other broker's files say is open.
-func (s *Store) openElsewhere(progress rocketmq.Progress) ([]state.Op, error) {
-	open := rocketmq.NewOpen(progress)
+// adopter writes the operations that make of what the replay has found what the other broker's files say is open.
+type adopter struct {
+	s    *Store
+	ops  []state.Op // not written
+	at   int64      // of the newest that are
+	held int
+}
+
+func (a *adopter) write() (err error) {
+	a.at, err = a.s.Operate(a.ops)
+	a.ops = a.ops[:0]
+	return err
+}
+
+func (a *adopter) add(op *state.Op) error {
+	a.ops = append(a.ops, *op)
+	if a.held++; len(a.ops) < adoptBatch {
+		return nil
+	}
+	return a.write()
+}
+
+func (a *adopter) hold(m *rocketmq.Message, kind state.HoldKind, due int64, attempt int32) error {
+	if m.RealTopic == "" || len(m.RealTopic) > record.MaxTopicBytes {
+		a.s.event(levelError, "message that waits names no topic and is not taken over", "position", m.Position)
+		return nil
+	}
+	return a.add(&state.Op{Kind: state.OpHold, Topic: m.RealTopic, First: m.Position, Position: m.Position, Size: m.Size, Due: max(due, 0), Attempt: attempt, Level: int32(kind)})
+}
+
+// all goes through the log. What is open is kept on the disk meanwhile.
+func (a *adopter) all(progress rocketmq.Progress) (err error) {
+	s := a.s
+	var failed atomic.Pointer[error]
+	table, err := runs.Open(runs.Config{FS: s.o.FS, Dir: s.path(ownDir, adoptDir), TailRows: s.o.tailRows, Failed: func(err error) { failed.Store(&err) }})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, table.Drop()) }()
+	if err := table.Clean(); err != nil {
+		return err
+	}
+	open := rocketmq.NewOpen(progress, table)
+	open.Due = s.levelDue()
+	err = s.log.Scan(s.log.Min(), s.log.Written(), func(v record.View) error {
+		open.Record(v)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range open.Popped() {
+		op, err := s.popped(&p)
+		if err == nil && op != nil {
+			err = a.add(op)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.tables.offsets.Persist(); err != nil {
+		return err
+	}
+	for h := range open.Halves() {
+		if h.CommittedAt >= 0 {
+			continue // the message is in its queue, and only the mark of it was lost
+		}
+		if err := a.hold(&h.Message, state.HoldHalf, h.StoreTime+firstCheck, h.Checks); err != nil {
+			return err
+		}
+	}
+	for d := range open.Delays() {
+		kind := state.HoldTimer
+		if d.Level > 0 {
+			kind = state.HoldDelay
+		}
+		if err := a.hold(&d.Message, kind, d.Due, 0); err != nil {
+			return err
+		}
+	}
+	if err := failed.Load(); err != nil { // some rows may be missing
+		return *err
+	}
+	return nil
+}
+
+// levelDue looks up in the broker's consume queues when a message of a delay level is due.
+func (s *Store) levelDue() func(level int, offset int64) (int64, bool) {
 	levels := map[int]*rocketmq.Queue{}
-	open.Due = func(level int, offset int64) (int64, bool) {
+	return func(level int, offset int64) (int64, bool) {
 		q, ok := levels[level]
 		if !ok {
 			// A queue that cannot be read is no reason to stop: the levels have their usual delays then.
@@ -82,43 +161,6 @@ func (s *Store) openElsewhere(progress rocketmq.Progress) ([]state.Op, error) {
 		due, ok, err := q.Tags(e)
 		return due, ok && err == nil && due > 0
 	}
-	err := s.log.Scan(s.log.Min(), s.log.Written(), func(v record.View) error {
-		open.Record(v)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	ops := []state.Op{{Kind: state.OpAdopt}}
-	hold := func(m *rocketmq.Message, kind state.HoldKind, due int64, attempt int32) {
-		if m.RealTopic == "" || len(m.RealTopic) > record.MaxTopicBytes {
-			s.event(levelError, "message that waits names no topic and is not taken over", "position", m.Position)
-			return
-		}
-		ops = append(ops, state.Op{Kind: state.OpHold, Topic: m.RealTopic, First: m.Position, Position: m.Position, Size: m.Size, Due: max(due, 0), Attempt: attempt, Level: int32(kind)})
-	}
-	for _, h := range open.Halves() {
-		if h.CommittedAt < 0 { // otherwise the message is in its queue, and only the mark of it was lost
-			hold(&h.Message, state.HoldHalf, h.StoreTime+firstCheck, h.Checks)
-		}
-	}
-	for _, p := range open.Popped() {
-		op, err := s.popped(&p)
-		if err != nil {
-			return nil, err
-		}
-		if op != nil {
-			ops = append(ops, *op)
-		}
-	}
-	for _, d := range open.Delays() {
-		kind := state.HoldTimer
-		if d.Level > 0 {
-			kind = state.HoldDelay
-		}
-		hold(&d.Message, kind, d.Due, 0)
-	}
-	return ops, nil
 }
 
 // popped is the operation that gives a group again what it was given by a pop and has not acknowledged, as the broker's revive service

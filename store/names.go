@@ -14,6 +14,7 @@ const (
 	indexDir       = "index"      // in ownDir
 	keysDir        = "keys"       // in ownDir
 	stateDir       = "state"      // in ownDir
+	adoptDir       = "adopt"      // in ownDir: of a take-over, while it goes on
 	checkpointName = "checkpoint" // in ownDir
 )
 

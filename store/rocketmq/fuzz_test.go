@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fusionmq/fusionmq/store/record"
+	"github.com/fusionmq/fusionmq/store/state"
 )
 
 func FuzzDecodeEntry(f *testing.F) {
@@ -186,10 +187,10 @@ func FuzzOpen(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := NewOpen(Progress{})
+		o := NewOpen(Progress{}, state.NewTable())
 		o.Record(v)
 		o.Record(v)
-		if n := len(o.Halves()) + len(o.Delays()); n > 1 {
+		if n := len(slices.Collect(o.Halves())) + len(slices.Collect(o.Delays())); n > 1 {
 			t.Errorf("one record is open %d times", n)
 		}
 		if n := len(o.Popped()); n > maxPop {

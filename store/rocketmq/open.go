@@ -1,10 +1,11 @@
 package rocketmq
 
 import (
-	"cmp"
-	"maps"
+	"crypto/sha256"
+	"encoding/binary"
+	"io"
+	"iter"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,14 +19,12 @@ type Message struct {
 	QueueOffset int64  // in the broker's own topic
 	RealTopic   string // that it is for
 	RealQueue   int32
-	UniqueKey   string
-	StoreTime   int64 // milliseconds since 1970
 }
 
 // Half is a transaction that nobody had decided.
 type Half struct {
 	Message
-	ProducerGroup string
+	StoreTime int64 // milliseconds since 1970
 	// CommittedAt is the position of the record that a commit has put into the topic although no mark says so, -1 when there is
 	// none: marks are written late, and a broker that was killed has lost some. Such a half was decided.
 	CommittedAt int64
@@ -42,33 +41,105 @@ type Delay struct {
 // DefaultLevels are the delays of levels 1 to 18 in milliseconds, which a broker can be configured otherwise.
 var DefaultLevels = []int64{1e3, 5e3, 10e3, 30e3, 60e3, 120e3, 180e3, 240e3, 300e3, 360e3, 420e3, 480e3, 540e3, 600e3, 1200e3, 1800e3, 3600e3, 7200e3}
 
+// Table is an ordered map on the disk, whose keys are ordered as bytes. What is open may be more than memory holds.
+type Table interface {
+	Get(key *[24]byte, value *[32]byte) bool
+	// Put adds or replaces a row; fresh is a promise that there is none of this key.
+	Put(key *[24]byte, value *[32]byte, fresh bool)
+	// Delete removes a row that is there.
+	Delete(key *[24]byte)
+	// Scan calls fn for the rows with from <= key < to in order until it returns false.
+	Scan(from, to *[24]byte, fn func(key *[24]byte, value *[32]byte) bool)
+}
+
 // Open finds what was open when a broker stopped. Give it every record of the log in order; it keeps what is open as of the last.
 type Open struct {
 	// Due looks up when a message of a schedule queue is due, ok false when that is not known; then, and when Due is nil,
 	// DefaultLevels say. The broker's own consume queue has it.
 	Due func(level int, offset int64) (ms int64, ok bool)
 
-	p      Progress
-	halves map[int64]*Half // by queue offset
-	byPos  map[int64]*Half
-	delays map[delayKey]Delay
-	timers map[int64]Delay // by queue offset
-	newest map[timerKey]int64
-	pops   map[popKey][]*popOpen
-	names  map[string]string
+	p     Progress
+	rows  Table // of halves, delays and timers
+	pops  map[popKey][]*popOpen
+	names map[string]string // of topics and groups, one copy of each
+
+	topics []string // by number in a row
+	topic  map[string]uint32
 }
 
-type delayKey struct {
-	level  int
-	offset int64
+// NewOpen begins with what the configuration says, and an empty table.
+func NewOpen(p Progress, t Table) *Open {
+	return &Open{p: p, rows: t, pops: map[popKey][]*popOpen{}, names: map[string]string{}, topic: map[string]uint32{}}
 }
 
-type timerKey struct{ topic, key string }
+// Rows of the table, all numbers big-endian:
+//
+//	key    0 1 kind   4 4 level, of a delay   8 8 queue offset, or of rowPlace the position; of rowNewest 1 23 are a hash of topic and key
+//	value  of rowHalf   0 8 position   8 8 store time   16 4 size   20 4 number of the topic   24 4 queue   28 4 checks
+//	       of rowPlace  0 8 queue offset   8 8 position of the commit, -1 without one
+//	       of rowDelay  0 8 position   8 8 due time   16 4 size   20 4 number of the topic   24 4 queue
+//	       of rowNewest 0 8 queue offset
+const (
+	rowHalf   = 1 + iota
+	rowPlace  // finds a half by its position
+	rowDelay  // level 0: a timer
+	rowNewest // the newest timer of a topic and key
+)
 
-// NewOpen begins with what the configuration says.
-func NewOpen(p Progress) *Open {
-	return &Open{p: p, halves: map[int64]*Half{}, byPos: map[int64]*Half{}, delays: map[delayKey]Delay{}, timers: map[int64]Delay{}, newest: map[timerKey]int64{},
-		pops: map[popKey][]*popOpen{}, names: map[string]string{}}
+type (
+	rowKey   = [24]byte
+	rowValue = [32]byte
+)
+
+func keyOf(kind byte, level int, n int64) (k rowKey) {
+	k[0] = kind
+	binary.BigEndian.PutUint32(k[4:], uint32(level))
+	binary.BigEndian.PutUint64(k[8:], uint64(n))
+	return k
+}
+
+func newestKey(topic, key string) (k rowKey) {
+	h := sha256.New()
+	_, _ = io.WriteString(h, topic) // a hash takes all
+	_, _ = h.Write([]byte{0})
+	_, _ = io.WriteString(h, key)
+	copy(k[:], h.Sum(nil))
+	k[0] = rowNewest
+	return k
+}
+
+func numbers(a, b int64) (v rowValue) {
+	binary.BigEndian.PutUint64(v[:], uint64(a))
+	binary.BigEndian.PutUint64(v[8:], uint64(b))
+	return v
+}
+
+func first(v *rowValue) int64  { return int64(binary.BigEndian.Uint64(v[:])) }
+func second(v *rowValue) int64 { return int64(binary.BigEndian.Uint64(v[8:])) }
+
+// encode is the row of a message with a time and one more number.
+func (o *Open) encode(m *Message, time int64, n int32) rowValue {
+	t, ok := o.topic[m.RealTopic]
+	if !ok {
+		t = uint32(len(o.topics))
+		o.topics = append(o.topics, m.RealTopic)
+		o.topic[m.RealTopic] = t
+	}
+	v := numbers(m.Position, time)
+	binary.BigEndian.PutUint32(v[16:], uint32(m.Size))
+	binary.BigEndian.PutUint32(v[20:], t)
+	binary.BigEndian.PutUint32(v[24:], uint32(m.RealQueue))
+	binary.BigEndian.PutUint32(v[28:], uint32(n))
+	return v
+}
+
+func (o *Open) decode(k *rowKey, v *rowValue) (m Message, time int64, n int32) {
+	be := binary.BigEndian
+	m = Message{Position: first(v), Size: int32(be.Uint32(v[16:])), QueueOffset: int64(be.Uint64(k[8:])), RealQueue: int32(be.Uint32(v[24:]))}
+	if t := be.Uint32(v[20:]); int64(t) < int64(len(o.topics)) {
+		m.RealTopic = o.topics[t]
+	}
+	return m, second(v), int32(be.Uint32(v[28:]))
 }
 
 // Record takes the next record.
@@ -80,32 +151,45 @@ func (o *Open) Record(v record.View) {
 	switch string(v.Topic()) {
 	case HalfTopic:
 		if v.QueueID() == 0 && v.QueueOffset() >= o.p.Half {
-			group, _ := v.Property(PropProducerGroup)
-			h := &Half{Message: message(v), ProducerGroup: string(group), CommittedAt: -1, Checks: int32(min(max(number(v, PropChecks), 0), math.MaxInt32))}
-			o.halves[h.QueueOffset], o.byPos[h.Position] = h, h
+			m := message(v)
+			o.put(keyOf(rowHalf, 0, m.QueueOffset), o.encode(&m, v.StoreTime(), int32(min(max(number(v, PropChecks), 0), math.MaxInt32))))
+			o.put(keyOf(rowPlace, 0, m.Position), numbers(m.QueueOffset, -1))
 		}
 	case OpTopic:
 		if tag, _ := v.Property(record.PropTags); string(tag) == "d" {
 			for _, offset := range DecodeOp(v.Body()) {
-				if h := o.halves[offset]; h != nil {
-					delete(o.halves, offset)
-					delete(o.byPos, h.Position)
-				}
+				o.decide(offset)
 			}
 		}
 	case ScheduleTopic:
 		level := int(v.QueueID()) + 1
 		if offset := v.QueueOffset(); level > 0 && offset >= o.p.Levels[level] {
-			o.delays[delayKey{level, offset}] = Delay{Message: message(v), Level: level, Due: o.due(level, v)}
+			m := message(v)
+			o.put(keyOf(rowDelay, level, offset), o.encode(&m, o.due(level, v), 0))
 		}
 	case TimerTopic:
 		o.timer(v)
 	default:
 		if v.TxType() == record.FlagTxCommit {
-			if h := o.byPos[v.PreparedOffset()]; h != nil {
-				h.CommittedAt = v.PhysicalOffset()
+			k, value := keyOf(rowPlace, 0, v.PreparedOffset()), rowValue{}
+			if o.rows.Get(&k, &value) {
+				o.put(k, numbers(first(&value), v.PhysicalOffset()))
 			}
 		}
+	}
+}
+
+func (o *Open) put(k rowKey, v rowValue) { o.rows.Put(&k, &v, false) }
+
+// decide takes a half out.
+func (o *Open) decide(offset int64) {
+	k, v := keyOf(rowHalf, 0, offset), rowValue{}
+	if !o.rows.Get(&k, &v) {
+		return
+	}
+	o.rows.Delete(&k)
+	if k = keyOf(rowPlace, 0, first(&v)); o.rows.Get(&k, &v) {
+		o.rows.Delete(&k)
 	}
 }
 
@@ -124,34 +208,42 @@ func (o *Open) due(level int, v record.View) int64 {
 func (o *Open) timer(v record.View) {
 	out := number(v, PropTimerOut)
 	m := message(v)
+	var n, old rowValue
+	// open finds the newest timer of a key, if it is open.
+	open := func(k *rowKey) (at rowKey, ok bool) {
+		if ok = o.rows.Get(k, &n); ok {
+			at = keyOf(rowDelay, 0, first(&n))
+			ok = o.rows.Get(&at, &old)
+		}
+		return at, ok
+	}
 	if key, ok := v.Property(PropTimerDelete); ok {
-		k := timerKey{m.RealTopic, strings.TrimPrefix(string(key), m.RealTopic+"+")}
-		if n, ok := o.newest[k]; ok && o.timers[n].Due == out {
-			delete(o.timers, n)
-			delete(o.newest, k)
+		k := newestKey(m.RealTopic, strings.TrimPrefix(string(key), m.RealTopic+"+"))
+		if at, ok := open(&k); ok && second(&old) == out {
+			o.rows.Delete(&at)
+			o.rows.Delete(&k)
 		}
 		return
 	}
-	if m.UniqueKey != "" {
+	if key, _ := v.Property(record.PropUniqKey); len(key) > 0 {
 		// A message that rolls is put into the topic again; the newest record counts.
-		k := timerKey{m.RealTopic, m.UniqueKey}
-		if n, ok := o.newest[k]; ok {
-			delete(o.timers, n)
+		k := newestKey(m.RealTopic, string(key))
+		if at, ok := open(&k); ok {
+			o.rows.Delete(&at)
 		}
-		o.newest[k] = m.QueueOffset
+		o.put(k, numbers(m.QueueOffset, 0))
 	}
 	if m.QueueOffset < o.p.Timer.QueueOffset && (out < o.p.Timer.ReadTime || !o.p.Wheel) {
 		return // delivered
 	}
-	o.timers[m.QueueOffset] = Delay{Message: m, Due: out}
+	o.put(keyOf(rowDelay, 0, m.QueueOffset), o.encode(&m, out, 0))
 }
 
 func message(v record.View) Message {
 	topic, _ := v.Property(PropRealTopic)
-	key, _ := v.Property(record.PropUniqKey)
 	return Message{
 		Position: v.PhysicalOffset(), Size: v.Size(), QueueOffset: v.QueueOffset(),
-		RealTopic: string(topic), RealQueue: int32(number(v, PropRealQueue)), UniqueKey: string(key), StoreTime: v.StoreTime(),
+		RealTopic: string(topic), RealQueue: int32(number(v, PropRealQueue)),
 	}
 }
 
@@ -165,19 +257,31 @@ func number(v record.View, name string) int64 {
 }
 
 // Halves are the undecided transactions, in the order of the log.
-func (o *Open) Halves() []Half {
-	var all []Half
-	for _, n := range slices.Sorted(maps.Keys(o.halves)) {
-		all = append(all, *o.halves[n])
+func (o *Open) Halves() iter.Seq[Half] {
+	return func(yield func(Half) bool) {
+		from, to := keyOf(rowHalf, 0, 0), keyOf(rowHalf+1, 0, 0)
+		o.rows.Scan(&from, &to, func(k *rowKey, v *rowValue) bool {
+			h := Half{CommittedAt: -1}
+			h.Message, h.StoreTime, h.Checks = o.decode(k, v)
+			place, at := keyOf(rowPlace, 0, h.Position), rowValue{}
+			if o.rows.Get(&place, &at) {
+				h.CommittedAt = second(&at)
+			}
+			return yield(h)
+		})
 	}
-	return all
 }
 
-// Delays are the messages that wait for their time, levels and timers, in the order of the log.
-func (o *Open) Delays() []Delay {
-	all := slices.AppendSeq(slices.Collect(maps.Values(o.delays)), maps.Values(o.timers))
-	slices.SortFunc(all, func(a, b Delay) int { return cmp.Compare(a.Position, b.Position) })
-	return all
+// Delays are the messages that wait for their time: timers, then one level after the other, each in the order of the log.
+func (o *Open) Delays() iter.Seq[Delay] {
+	return func(yield func(Delay) bool) {
+		from, to := keyOf(rowDelay, 0, 0), keyOf(rowDelay+1, 0, 0)
+		o.rows.Scan(&from, &to, func(k *rowKey, v *rowValue) bool {
+			d := Delay{Level: int(binary.BigEndian.Uint32(k[4:]))}
+			d.Message, d.Due, _ = o.decode(k, v)
+			return yield(d)
+		})
+	}
 }
 
 // DecodeOp reads the body of a record of OpTopic: the offsets of the halves that were decided. What is no number is passed over.

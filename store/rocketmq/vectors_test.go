@@ -16,6 +16,7 @@ import (
 	"github.com/fusionmq/fusionmq/store/internal/vectors"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/rocketmq"
+	"github.com/fusionmq/fusionmq/store/state"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
@@ -216,7 +217,7 @@ func TestOpenTransactionsAndDelaysOfRealBrokers(t *testing.T) {
 		if diff := cmp.Diff(want.DelayOffsets, p.Levels); diff != "" && len(want.DelayOffsets)+len(p.Levels) > 0 {
 			t.Errorf("delay offsets (-want +got):\n%s", diff)
 		}
-		o := rocketmq.NewOpen(p)
+		o := rocketmq.NewOpen(p, state.NewTable())
 		looked := 0
 		o.Due = func(level int, offset int64) (int64, bool) {
 			looked++
@@ -235,15 +236,15 @@ func TestOpenTransactionsAndDelaysOfRealBrokers(t *testing.T) {
 			return due, true
 		}
 		due := map[int64]int64{} // by position, as the log alone says
-		alone := rocketmq.NewOpen(p)
+		alone := rocketmq.NewOpen(p, state.NewTable())
 		records(t, files, func(v record.View) {
 			o.Record(v)
 			alone.Record(v)
 		})
-		for _, d := range alone.Delays() {
+		for d := range alone.Delays() {
 			due[d.Position] = d.Due
 		}
-		halves := o.Halves()
+		halves := slices.Collect(o.Halves())
 		if len(halves) != len(want.Halves) {
 			t.Fatalf("halves %+v, want %+v", halves, want.Halves)
 		}
@@ -253,12 +254,12 @@ func TestOpenTransactionsAndDelaysOfRealBrokers(t *testing.T) {
 			if w.CommittedAt != nil {
 				committed = *w.CommittedAt
 			}
-			if h.QueueOffset != w.QueueOffset || h.Position != w.Position || h.UniqueKey != w.UniqKey || h.RealTopic != w.RealTopic || fmt.Sprint(h.RealQueue) != w.RealQueue || h.ProducerGroup != w.ProducerGroup || h.CommittedAt != committed {
+			if h.QueueOffset != w.QueueOffset || h.Position != w.Position || h.RealTopic != w.RealTopic || fmt.Sprint(h.RealQueue) != w.RealQueue || h.CommittedAt != committed {
 				t.Errorf("half %+v, want %+v", h, w)
 			}
 		}
 		var levels, timers []rocketmq.Delay
-		for _, d := range o.Delays() {
+		for d := range o.Delays() {
 			if d.Due != due[d.Position] {
 				t.Errorf("%+v is due at %d by the log alone", d, due[d.Position])
 			}

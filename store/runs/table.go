@@ -116,6 +116,23 @@ func (t *Table) Close() error {
 	return nil
 }
 
+// Drop ends the table and removes its files, and all others of such names. No pin or view is in use any more.
+func (t *Table) Drop() error {
+	if err := t.Close(); err != nil {
+		return err
+	}
+	ids, err := t.files()
+	if err != nil {
+		return err
+	}
+	for id := range ids {
+		if err := t.cfg.FS.Remove(runName(t.cfg.Dir, id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // acquire returns the current version for a reader.
 func (t *Table) acquire() *version {
 	t.mu.Lock()
