@@ -16,3 +16,11 @@ func (s *Store) Preview(d state.Due) ([]byte, error) {
 	op := s.publisher.op(&d)
 	return s.shown(d.Address, &op, s.o.Now().UnixMilli(), 0, 0)
 }
+
+// Waiting fills dst with the undecided halves (state.OwedHalf) or the delays (state.OwedDelay) with an address from first on, by address,
+// and returns how many. For tools.
+func (s *Store) Waiting(kind state.OwedKind, first int64, dst []state.OwedEntry) int {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	return s.machine.Waiting(kind, first, dst)
+}

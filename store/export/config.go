@@ -13,6 +13,7 @@ import (
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/rocketmq"
+	"github.com/fusionmq/fusionmq/store/state"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
@@ -23,11 +24,11 @@ const opBytes = 4000
 // undecided one.
 func (x *exporter) decided() error {
 	h := &x.half
-	for at, met := range h.open {
-		if met {
-			continue
-		}
-		b, err := x.store.HalfRecord(at)
+	end := x.queues.end(rocketmq.HalfTopic, 0)
+	gone := 0
+	for a, begin := x.ahead(state.OwedHalf), x.store.Bounds().Min; a.head() != nil && a.head().Address < begin; a.drop() {
+		gone++
+		b, err := x.store.HalfRecord(a.head().Address)
 		if err != nil {
 			x.sum.Unreadable++
 			continue
@@ -36,7 +37,7 @@ func (x *exporter) decided() error {
 		if err != nil {
 			return err
 		}
-		if end := x.queues.end(rocketmq.HalfTopic, 0); h.first < 0 {
+		if h.first < 0 {
 			h.first = end
 		}
 		x.sum.Moved = true
@@ -44,23 +45,51 @@ func (x *exporter) decided() error {
 			return err
 		}
 	}
-	if h.first < 0 {
-		h.first = x.queues.end(rocketmq.HalfTopic, 0)
-	}
+	x.sum.Unreadable += x.sum.Halves - h.met - gone
 	h.op = x.queues.end(rocketmq.OpTopic, 0)
-	for len(h.decided) > 0 {
-		n, size := 0, 0
-		for n < len(h.decided) && size < opBytes {
-			size += len(strconv.FormatInt(h.decided[n], 10)) + 1
-			n++
+	if h.first < 0 {
+		h.first = end
+		return nil
+	}
+	return x.marks(end)
+}
+
+// marks writes a mark for each half behind the first open one and in front of offset end that is decided.
+func (x *exporter) marks(end int64) error {
+	var decided []int64
+	size := 0
+	flush := func() error {
+		if len(decided) == 0 {
+			return nil
 		}
 		props := record.AppendProperty(record.AppendProperty(nil, record.PropTags, "d"), "WAIT", "true")
-		if err := x.extra(rocketmq.OpTopic, record.Fields{Properties: props, Body: rocketmq.AppendOp(nil, h.decided[:n])}); err != nil {
+		err := x.extra(rocketmq.OpTopic, record.Fields{Properties: props, Body: rocketmq.AppendOp(nil, decided)})
+		decided, size = decided[:0], 0
+		return err
+	}
+	q := x.store.Queue(rocketmq.HalfTopic, 0, false)
+	open := x.ahead(state.OwedHalf)
+	var es [256]queue.Entry
+	for o := x.half.first; o < end; {
+		n, err := q.Read(o, es[:])
+		if err != nil || n == 0 {
 			return err
 		}
-		h.decided = h.decided[n:]
+		for i := range es[:n] {
+			if _, ok := open.at(es[i].Address); ok {
+				continue
+			}
+			decided = append(decided, o+int64(i))
+			if size += len(strconv.FormatInt(o+int64(i), 10)) + 1; size < opBytes {
+				continue
+			}
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		o += int64(n)
 	}
-	return nil
+	return flush()
 }
 
 // emptyQueues keeps the next offset of queues whose messages are all gone.

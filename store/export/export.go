@@ -115,7 +115,7 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }() // what it would keep is in memory
-	x := &exporter{Options: o, ctx: ctx, store: s, waits: map[int64]int64{}, levels: map[int32]*level{}, half: halfQueue{open: map[int64]bool{}, first: -1}}
+	x := &exporter{Options: o, ctx: ctx, store: s, levels: map[int32]*level{}, half: halfQueue{first: -1}}
 	x.sum.SegmentBytes, x.sum.QueueFileBytes = segment, o.QueueFileBytes
 	if err := x.run(); err != nil {
 		return nil, err
@@ -130,7 +130,8 @@ type exporter struct {
 	store  *store.Store
 	log    logWriter
 	queues queueWriter
-	waits  map[int64]int64  // when what waits is due, by address; taken out when its record is met
+	halves *ahead           // undecided, for the records of the log
+	delays *ahead           // the same of what waits for its time
 	levels map[int32]*level // by queue of the schedule topic; -1 is the timer topic
 	half   halfQueue
 	sum    Summary
@@ -156,10 +157,51 @@ func (l *level) saw(offset int64, waits bool) {
 
 // halfQueue is what was seen of the topic of undecided transactions.
 type halfQueue struct {
-	open    map[int64]bool // by address; true once its record was met
-	first   int64          // offset of the first that is open; -1 without one
-	decided []int64        // offsets behind it
-	op      int64          // offset of our first mark
+	met   int   // records of those that are open
+	first int64 // offset of the first that is open; -1 without one
+	op    int64 // offset of our first mark
+}
+
+// ahead goes through what waits by address, beside something else that is in the order of addresses. It holds a page.
+type ahead struct {
+	store *store.Store
+	kind  state.OwedKind
+	room  [256]state.OwedEntry
+	page  []state.OwedEntry // that is left
+	next  int64             // from which the next page begins
+	end   bool
+}
+
+func (x *exporter) ahead(kind state.OwedKind) *ahead { return &ahead{store: x.store, kind: kind} }
+
+// head is what comes next, nil at the end; drop steps over it.
+func (a *ahead) head() *state.OwedEntry {
+	if len(a.page) == 0 && !a.end {
+		n := a.store.Waiting(a.kind, a.next, a.room[:])
+		if a.page = a.room[:n]; n > 0 {
+			a.next = a.page[n-1].Address + 1
+		}
+		a.end = n < len(a.room)
+	}
+	if len(a.page) == 0 {
+		return nil
+	}
+	return &a.page[0]
+}
+
+func (a *ahead) drop() { a.page = a.page[1:] }
+
+// at finds what waits at an address, which is at or above those that were asked for before.
+func (a *ahead) at(address int64) (e *state.OwedEntry, ok bool) {
+	for {
+		switch e = a.head(); {
+		case e == nil || e.Address > address:
+			return nil, false
+		case e.Address == address:
+			return e, true
+		}
+		a.drop()
+	}
 }
 
 func (x *exporter) run() error {
@@ -175,7 +217,8 @@ func (x *exporter) run() error {
 	x.log = logWriter{fs: x.FS, dir: logDir, size: x.sum.SegmentBytes, end: b.Min}
 	x.queues = queueWriter{fs: x.FS, dir: filepath.Join(x.Dst, rocketmq.QueueDir), size: x.QueueFileBytes, all: map[queueID]*queueFiles{}}
 	x.sum.LogBegin = b.Min
-	x.collect()
+	x.sum.Halves = x.store.StateStats().Halves
+	x.halves, x.delays = x.ahead(state.OwedHalf), x.ahead(state.OwedDelay)
 	n := 0
 	err := x.store.Records(b.Min, func(v record.View) error {
 		if n++; n%(1<<12) == 0 {
@@ -209,26 +252,6 @@ func (x *exporter) progress(step string, done, total int64) error {
 		x.Progress(step, done, total)
 	}
 	return x.ctx.Err()
-}
-
-// collect notes what waits.
-func (x *exporter) collect() {
-	hs := make([]state.HalfState, 256)
-	for after := (state.HalfState{}); ; {
-		n := x.store.Halves(false, after, hs)
-		for _, h := range hs[:n] {
-			x.half.open[h.Address] = false
-		}
-		if n < len(hs) {
-			break
-		}
-		after = hs[n-1]
-	}
-	x.sum.Halves = len(x.half.open)
-	_ = x.dues(x.store.Delays, func(d state.Due) error { // which gives no error
-		x.waits[d.Address] = d.Due
-		return nil
-	})
 }
 
 // dues calls fn for everything in a list of what waits, in the order of due times.
@@ -269,15 +292,19 @@ func (x *exporter) record(v record.View) error {
 	tags := v.TagsCode()
 	switch at := v.PhysicalOffset(); topic {
 	case rocketmq.HalfTopic:
-		x.half.saw(at, v.QueueOffset())
-	case rocketmq.ScheduleTopic:
-		due, waits := x.waits[at]
-		if x.level(v.QueueID()).saw(v.QueueOffset(), waits); !waits {
-			due = v.StoreTime() // it is behind the offset from which the broker goes on, or replaced by a copy
+		if _, open := x.halves.at(at); open {
+			if x.half.met++; x.half.first < 0 {
+				x.half.first = v.QueueOffset()
+			}
 		}
-		tags = due
+	case rocketmq.ScheduleTopic:
+		d, waits := x.delays.at(at)
+		if tags = v.StoreTime(); waits { // otherwise it is behind the offset from which the broker goes on, or replaced by a copy
+			tags = d.Due
+		}
+		x.level(v.QueueID()).saw(v.QueueOffset(), waits)
 	case rocketmq.TimerTopic:
-		_, waits := x.waits[at]
+		_, waits := x.delays.at(at)
 		x.level(-1).saw(v.QueueOffset(), waits)
 	}
 	at, err := x.put(topic, v.QueueID(), v.QueueOffset(), tags, b)
@@ -297,17 +324,6 @@ func (x *exporter) level(id int32) *level {
 		x.levels[id] = l
 	}
 	return l
-}
-
-func (h *halfQueue) saw(at, offset int64) {
-	if _, open := h.open[at]; open {
-		h.open[at] = true
-		if h.first < 0 {
-			h.first = offset
-		}
-	} else if h.first >= 0 {
-		h.decided = append(h.decided, offset)
-	}
 }
 
 // view writes a view as a record.

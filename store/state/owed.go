@@ -1,5 +1,7 @@
 package state
 
+import "math"
+
 // OwedBody is a message that is owed by name, and where its record is.
 type OwedBody struct {
 	Topic             string
@@ -188,6 +190,24 @@ func (m *Machine) OwedFrom(first, below int64, from OwedPlace, dst []OwedEntry) 
 		}
 	}
 	return n, from
+}
+
+// Waiting fills dst with the undecided halves or the delays, as kind says, with an address from first on, by address, and returns how many.
+func (m *Machine) Waiting(kind OwedKind, first int64, dst []OwedEntry) int {
+	s := spaceHalf
+	if kind == OwedDelay {
+		s = spaceDelay
+	}
+	n := 0
+	if len(dst) == 0 {
+		return 0
+	}
+	m.byAddress(s, first, math.MaxInt64, func(w *waiting) bool {
+		dst[n] = m.owedEntry(s, w)
+		n++
+		return n < len(dst)
+	})
+	return n
 }
 
 func (m *Machine) owedEntry(s space, w *waiting) OwedEntry {
