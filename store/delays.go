@@ -16,6 +16,9 @@ const (
 	publishLook  = time.Second   // how long a clock that was set may go unnoticed
 	noTime       = math.MaxInt64 // nothing is due
 	claimedPause = 5 * time.Millisecond
+
+	// publishGap is from one batch to the next, unless it is full, so that where much is due, several views share a record.
+	publishGap = 4 * time.Millisecond
 )
 
 // publisher publishes what is due: delayed messages, and what pull groups get again. It works in the order of due times, a batch
@@ -26,7 +29,8 @@ type publisher struct {
 	next atomic.Int64 // the time that it waits for; noTime while it works, so that nothing that comes is missed
 
 	published, unreadable atomic.Int64
-	failing               bool // of its goroutine
+	failing               bool  // of its goroutine
+	rest                  int64 // no batch before this time; of its goroutine
 }
 
 func (p *publisher) init(s *Store) {
@@ -79,6 +83,9 @@ func (p *publisher) run() {
 // publishDue publishes everything that is due and returns when the next is.
 func (p *publisher) publishDue(ctx context.Context) int64 {
 	s := p.s
+	if wait := p.rest - s.o.Now().UnixMilli(); wait > 0 && wait <= publishGap.Milliseconds() { // more: the clock was set back
+		return p.rest
+	}
 	ds := make([]state.Due, publishBatch)
 	for ctx.Err() == nil {
 		now := s.o.Now().UnixMilli()
@@ -102,6 +109,10 @@ func (p *publisher) publishDue(ctx context.Context) int64 {
 		}
 		p.failing = false
 		p.published.Add(int64(len(ops)))
+		if len(ops) < len(ds) {
+			p.rest = now + publishGap.Milliseconds()
+			return p.rest
+		}
 	}
 	return noTime
 }

@@ -50,3 +50,6 @@ func (s *Store) BeginDeletion(position int64) { s.cutBodies(position) }
 
 // HookRestated has fn called each time that the cleaner has restated a piece of the state.
 func (s *Store) HookRestated(fn func(part int, last bool)) { s.clean.said = fn }
+
+// Join writes an operation as the ends of what waits are written.
+func (s *Store) Join(op state.Op) error { return s.ends.operate([]state.Op{op}) }

@@ -54,7 +54,8 @@ func (e *HalfEnd) outcome() state.Outcome {
 }
 
 // EndHalves commits and rolls back. A committed message is in the queue that it is for, and owed to the groups that are attached there, when
-// EndHalves returns, at the durability of its topic. An outcome is final. The ends of one call are one record.
+// EndHalves returns, at the durability of its topic. An outcome is final. The ends of one call are one record, together with those of other calls that come
+// at the same time; where calls overlap often, one may wait 2 ms for another.
 func (s *Store) EndHalves(ctx context.Context, ends []HalfEnd) {
 	var ops []state.Op
 	var mine []int // indexes into ends, of ops
@@ -174,7 +175,11 @@ func (s *Store) writeEnds(ops []state.Op) []error {
 		t := s.topic(ops[i].Topic)
 		sync = sync || t != nil && t.sync.Load()
 	}
-	_, err := s.operate(ops, sync)
+	j := &s.ends
+	if sync {
+		j = &s.syncEnds
+	}
+	err := j.operate(ops)
 	s.claims.mu.Lock()
 	defer s.claims.mu.Unlock()
 	for i, e := range es {

@@ -30,6 +30,8 @@ func Open(o Options) (*Store, error) {
 	s.topics.byName, s.topics.owed = map[string]*topic{}, map[string]bool{}
 	s.dispatch.init(s)
 	s.publisher.init(s)
+	s.ends.init(s, false)
+	s.syncEnds.init(s, true)
 	s.clean.s = s
 	s.answers.s = s
 	s.once.kept.wake = make(chan struct{}, 1)

@@ -100,6 +100,8 @@ type Store struct {
 	lows      lows
 	waits     waitTopics
 	claims    claims
+	ends      joiner // of topics that are not sync
+	syncEnds  joiner
 	publisher publisher
 	rows      rows
 	machine   struct {
