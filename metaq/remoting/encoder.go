@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // Head is the fixed part of a frame to be written. Language and Version are filled in by the encoder unless Version is set.
@@ -216,12 +217,20 @@ func (e *Encoder) Frame(h *Header, body []byte) error {
 	return e.End(body)
 }
 
+// special reports whether any of 8 bytes needs a closer look: a control character, a quote, a backslash, or no ASCII.
+func special(w uint64) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	return ((w-ones*' ')|holds(w, '"')|holds(w, '\\')|w)&highs != 0
+}
+
 const hexDigits = "0123456789abcdef"
 
 // appendEscaped appends s as the inside of a JSON string. Invalid UTF-8 becomes U+FFFD.
 func appendEscaped(b []byte, s string) []byte {
-	start := 0
-	for i := 0; i < len(s); {
+	start, i := 0, 0
+	for ; i+8 <= len(s) && !special(binary.LittleEndian.Uint64(unsafe.Slice(unsafe.StringData(s[i:]), 8))); i += 8 {
+	}
+	for i < len(s) {
 		c := s[i]
 		if c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' {
 			i++

@@ -1,6 +1,8 @@
 package remoting
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -12,7 +14,7 @@ import (
 // numbers, booleans or null, integers in quotes.
 func (h *Header) decodeJSON(b []byte) error {
 	p := parser{b: b, h: h}
-	if !p.object(p.topField) || p.failed != "" {
+	if !p.object(p.topField, nil) || p.failed != "" {
 		return p.err()
 	}
 	if p.space(); p.i < len(p.b) {
@@ -73,8 +75,8 @@ func (p *parser) take(c byte) bool {
 	return true
 }
 
-// object reads {"key": value, ...}; field reads the value.
-func (p *parser) object(field func(key string) bool) bool {
+// object reads {"key": value, ...}; field reads the value. plain, if there is one, is called before a key and may take fields on its own.
+func (p *parser) object(field func(key string) bool, plain func()) bool {
 	if !p.take('{') {
 		return p.fail("want {")
 	}
@@ -82,6 +84,9 @@ func (p *parser) object(field func(key string) bool) bool {
 		return true
 	}
 	for {
+		if plain != nil {
+			plain()
+		}
 		if p.peek() != '"' {
 			return p.fail("want a key in quotes")
 		}
@@ -135,13 +140,53 @@ func (p *parser) topField(key string) bool {
 	case "extFields":
 		switch p.peek() {
 		case '{':
-			return p.object(p.extField)
+			return p.object(p.extField, p.plainFields)
 		case 'n':
 			return p.literal("null")
 		}
 		return p.fail("extFields is not an object")
 	}
 	return p.skip(0)
+}
+
+// plainFields takes ext fields as long as they are written as "key":"value", without blanks and escapes, as nearly all are; what it
+// leaves, the last field at least, is for object. It is at the quote of a key.
+func (p *parser) plainFields() {
+	b, i, ext := p.b, p.i, p.h.Ext
+	for i < len(b) && b[i] == '"' && len(ext) < MaxFields {
+		key := until(b, i+1)
+		if key+2 >= len(b) || b[key] != '"' || b[key+1] != ':' || b[key+2] != '"' {
+			break
+		}
+		v := until(b, key+3)
+		if v+1 >= len(b) || b[v] != '"' || b[v+1] != ',' {
+			break
+		}
+		ext = append(ext, Field{bytesString(b[i+1 : key]), bytesString(b[key+3 : v])})
+		i = v + 2
+	}
+	p.i, p.h.Ext = i, ext
+}
+
+// until returns where the first quote or backslash at or behind i is, len(b) when there is none.
+func until(b []byte, i int) int {
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		if m := holds(w, '"') | holds(w, '\\'); m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
+	}
+	for i < len(b) && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	return i
+}
+
+// holds sets the high bit of the first byte of w, from the low end, that is c; what it sets above that one means nothing.
+func holds(w uint64, c byte) uint64 {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	w ^= ones * uint64(c)
+	return (w - ones) &^ w & highs
 }
 
 func (p *parser) extField(key string) bool {
@@ -160,6 +205,10 @@ func (p *parser) extField(key string) bool {
 // wrapped could be handled as another one.
 func (p *parser) int32(to *int32) bool {
 	at := p.i
+	if n, i := digits(p.b, at); i > at && i < len(p.b) && (p.b[i] == ',' || p.b[i] == '}') {
+		*to, p.i = n, i
+		return true
+	}
 	v, null, ok := p.scalar()
 	if !ok || null {
 		return ok
@@ -171,6 +220,18 @@ func (p *parser) int32(to *int32) bool {
 	}
 	*to = int32(n)
 	return true
+}
+
+// digits reads up to nine of them, which fit 32 bits, and returns where they end; nothing else may follow.
+func digits(b []byte, i int) (n int32, end int) {
+	for most := i + 9; i < len(b) && i < most; i++ {
+		c := b[i] - '0'
+		if c > 9 {
+			break
+		}
+		n = n*10 + int32(c)
+	}
+	return n, i
 }
 
 // scalar reads any value as text: a string without its quotes and escapes, anything else as it is written.
@@ -210,7 +271,7 @@ func (p *parser) skip(depth int) bool {
 		if depth == maxDepth {
 			return p.fail("nested deeper than 64")
 		}
-		return p.object(func(string) bool { return p.skip(depth + 1) })
+		return p.object(func(string) bool { return p.skip(depth + 1) }, nil)
 	case c == '[':
 		if depth == maxDepth {
 			return p.fail("nested deeper than 64")
@@ -253,19 +314,17 @@ func (p *parser) skip(depth int) bool {
 
 // str reads a string at the opening quote. Without escapes the result is a view of the frame.
 func (p *parser) str() (string, bool) {
-	b := p.b
 	start := p.i + 1
-	for i := start; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			p.i = i + 1
-			return bytesString(b[start:i]), true
-		case '\\':
-			return p.escaped(start, i)
-		}
+	i := until(p.b, start)
+	if i == len(p.b) {
+		p.i = i
+		return "", p.fail("string without end")
 	}
-	p.i = len(b)
-	return "", p.fail("string without end")
+	if p.b[i] == '\\' {
+		return p.escaped(start, i)
+	}
+	p.i = i + 1
+	return bytesString(p.b[start:i]), true
 }
 
 // escaped finishes a string whose first escape is at i, resolving into the header's scratch space. When that grows, the
@@ -274,18 +333,12 @@ func (p *parser) escaped(start, i int) (string, bool) {
 	b, out := p.b, p.h.scratch
 	from := len(out)
 	for i < len(b) {
-		c := b[i]
-		switch {
-		case c == '"':
-			out = append(out, b[start:i]...)
+		out = append(out, b[start:i]...)
+		if b[i] == '"' {
 			p.h.scratch = out
 			p.i = i + 1
 			return bytesString(out[from:]), true
-		case c != '\\':
-			i++
-			continue
 		}
-		out = append(out, b[start:i]...)
 		if i+1 >= len(b) {
 			break
 		}
@@ -304,6 +357,11 @@ func (p *parser) escaped(start, i int) (string, bool) {
 		case 't':
 			out = append(out, '\t')
 		case 'u':
+			if i+5 < len(b) && b[i+2] == '0' && b[i+3] == '0' && b[i+4] == '0' && b[i+5]-'0' < 10 { // what separates properties
+				out = append(out, b[i+5]-'0')
+				n = 6
+				break
+			}
 			r, ok := hex4(b, i+2)
 			if !ok {
 				p.i = i
@@ -326,8 +384,8 @@ func (p *parser) escaped(start, i int) (string, bool) {
 			p.i = i
 			return "", p.fail("unknown escape")
 		}
-		i += n
-		start = i
+		start = i + n
+		i = until(b, start)
 	}
 	p.i = len(b)
 	return "", p.fail("string without end")

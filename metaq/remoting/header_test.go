@@ -5,6 +5,7 @@ import (
 	"compress/zlib"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -284,4 +285,32 @@ func sendFrame() []byte {
 		`"properties":"UNIQ_KEY\u0001C0000202000100000000000000000001\u0002TAGS\u0001TagA\u0002KEYS\u0001order-1\u0002","reconsumeTimes":"0","unitMode":"false",` +
 		`"maxReconsumeTimes":"0","batch":"false","bname":"broker-a","AccessKey":"","Signature":"","x1":"1","x2":"2","x3":"3","x4":"4"}}`
 	return frame(JSON, h, strings.Repeat("b", 1024))
+}
+
+// Strings are read and written eight bytes at a time: whatever needs a closer look must be seen at each place of a word.
+func TestTextWithOddCharactersAnywhere(t *testing.T) {
+	var e Encoder
+	for n := range 20 {
+		for at := range n + 1 {
+			for _, odd := range []string{"", "\"", "\\", "\x00", "\x01", "\x1f", "\x7f", "é", "\u2028", "😀"} {
+				text := strings.Repeat("a", at) + odd + strings.Repeat("~", n-at)
+				want := Header{Code: 7, Ext: []Field{{text, text}, {"last", text}}}
+				e.Reset(nil)
+				if err := e.Frame(&want, nil); err != nil {
+					t.Fatal(err)
+				}
+				var got Header
+				if _, err := got.Decode(e.Bytes()); err != nil {
+					t.Fatalf("%q: %v in %s", text, err, e.Bytes()[8:])
+				}
+				var ref struct{ ExtFields map[string]string }
+				if err := json.Unmarshal(e.Bytes()[8:], &ref); err != nil {
+					t.Fatal(err)
+				}
+				if len(got.Ext) != 2 || got.Ext[0] != want.Ext[0] || got.Ext[1] != want.Ext[1] || ref.ExtFields[text] != text {
+					t.Fatalf("%q came back as %q, encoding/json has %q", text, got.Ext, ref.ExtFields)
+				}
+			}
+		}
+	}
 }

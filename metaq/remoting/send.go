@@ -38,34 +38,34 @@ func (s *SendHeader) Read(h *Header) error {
 	for i := range h.Ext {
 		f := &h.Ext[i]
 		var err error
-		switch f.Key {
-		case "a", "producerGroup":
+		switch sendLetter(f.Key) {
+		case 'a':
 			s.ProducerGroup, seen = f.Value, seen|sendProducerGroup
-		case "b", "topic":
+		case 'b':
 			s.Topic, seen = f.Value, seen|sendTopic
-		case "c", "defaultTopic":
+		case 'c':
 			s.DefaultTopic = f.Value
-		case "d", "defaultTopicQueueNums":
+		case 'd':
 			err = f.int32(&s.DefaultTopicQueueNums)
-		case "e", "queueId":
+		case 'e':
 			err, seen = f.int32(&s.QueueID), seen|sendQueueID
-		case "f", "sysFlag":
+		case 'f':
 			err, seen = f.int32(&s.SysFlag), seen|sendSysFlag
-		case "g", "bornTimestamp":
+		case 'g':
 			err, seen = f.int64(&s.BornTimestamp), seen|sendBornTimestamp
-		case "h", "flag":
+		case 'h':
 			err, seen = f.int32(&s.Flag), seen|sendFlag
-		case "i", "properties":
+		case 'i':
 			s.Properties = f.Value
-		case "j", "reconsumeTimes":
+		case 'j':
 			err = f.optInt32(&s.ReconsumeTimes)
-		case "k", "unitMode":
+		case 'k':
 			s.UnitMode = parseBool(f.Value)
-		case "l", "maxReconsumeTimes":
+		case 'l':
 			err = f.optInt32(&s.MaxReconsumeTimes)
-		case "m", "batch":
+		case 'm':
 			s.Batch = parseBool(f.Value)
-		case "n", "bname":
+		case 'n':
 			s.BrokerName = f.Value
 		}
 		if err != nil {
@@ -73,6 +73,44 @@ func (s *SendHeader) Read(h *Header) error {
 		}
 	}
 	return missing(seen, sendRequired[:])
+}
+
+// sendLetter is the one-letter name of a field, which is written in either form; 0 for a field that a send does not have.
+func sendLetter(name string) byte {
+	if len(name) == 1 {
+		return name[0]
+	}
+	switch name {
+	case "producerGroup":
+		return 'a'
+	case "topic":
+		return 'b'
+	case "defaultTopic":
+		return 'c'
+	case "defaultTopicQueueNums":
+		return 'd'
+	case "queueId":
+		return 'e'
+	case "sysFlag":
+		return 'f'
+	case "bornTimestamp":
+		return 'g'
+	case "flag":
+		return 'h'
+	case "properties":
+		return 'i'
+	case "reconsumeTimes":
+		return 'j'
+	case "unitMode":
+		return 'k'
+	case "maxReconsumeTimes":
+		return 'l'
+	case "batch":
+		return 'm'
+	case "bname":
+		return 'n'
+	}
+	return 0
 }
 
 // Write adds the fields to a request: one-letter names when v2.
