@@ -53,7 +53,7 @@ func namesBodies(ops []state.Op) bool {
 // keepBodies returns ops with other bodies where those that they name are too old, or about to go, and were appended again, or have moved
 // meanwhile. It changes neither ops nor what they point to. ErrNotAddress: what was sent back has gone.
 func (s *Store) keepBodies(ops []state.Op) ([]state.Op, error) {
-	now := max(s.o.Now().UnixMilli(), s.log.LastTime())
+	now := s.now()
 	var others map[bodyAt]bodyAt
 	var old []bodyAt
 	for i := range ops {

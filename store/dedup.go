@@ -138,7 +138,7 @@ var (
 // claim decides about message i: without an error the call has to store it.
 func (s *Store) claim(c *onceCall, i int, id *onceID, sync bool) error {
 	o := &s.once
-	since := s.o.Now().UnixMilli() - o.windowMS
+	since := s.now() - o.windowMS
 	o.mu.Lock()
 	if _, busy := o.mu.flights[id.hash]; busy {
 		o.mu.Unlock()

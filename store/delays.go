@@ -74,7 +74,7 @@ func (p *publisher) run() {
 		p.next.Store(next)
 		timer.Stop()
 		if next != noTime {
-			wait := time.Duration(next-p.s.o.Now().UnixMilli()) * time.Millisecond
+			wait := time.Duration(next-p.s.now()) * time.Millisecond
 			timer.Reset(min(max(wait, 0), publishLook))
 		}
 	}
@@ -88,7 +88,7 @@ func (p *publisher) publishDue(ctx context.Context) int64 {
 	}
 	ds := make([]state.Due, publishBatch)
 	for ctx.Err() == nil {
-		now := s.o.Now().UnixMilli()
+		now := s.now()
 		ops, next, claimed := p.collect(now, ds)
 		if len(ops) == 0 {
 			if claimed { // somebody else ends what is due
@@ -123,6 +123,7 @@ func (p *publisher) collect(now int64, ds []state.Due) (ops []state.Op, next int
 	s.claims.mu.Lock()
 	defer s.claims.mu.Unlock()
 	next = noTime
+	behind := max(0, now-s.o.Now().UnixMilli()) // how far the machine's clock is, see clock
 	for _, list := range []func(state.Due, []state.Due) int{s.Delays, s.Returns} {
 		for after := (state.Due{}); len(ops) < len(ds); {
 			room := ds[:len(ds)-len(ops)]
@@ -133,6 +134,10 @@ func (p *publisher) collect(now int64, ds []state.Due) (ops []state.Op, next int
 			}
 			for i := range room[:due] {
 				d := &room[i]
+				if d.Group == "" && d.Kind != state.ViewDelay && d.Due > now-behind {
+					next = min(next, d.Due+behind) // it waits for a time that somebody stated
+					continue
+				}
 				if _, ok := s.claims.takeLocked(claim{d.Group, d.Address}, state.Unknown); ok {
 					ops = append(ops, p.op(d))
 				} else {

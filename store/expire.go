@@ -142,7 +142,7 @@ func (s *Store) expiry(e queue.Entry) (x Expiry, ok bool) {
 // until it is consumed, or the bodies of such, and some push group has not read them.
 func (s *Store) keptForGroups(seg log.Segment, newest int64) bool {
 	all, _ := s.tables.topics.All()
-	now := s.o.Now().UnixMilli()
+	now := s.now()
 	for _, c := range all {
 		most, ok := c.KeepUntilConsumed()
 		if !ok || now-newest >= most.Milliseconds() {

@@ -96,7 +96,7 @@ func (s *Store) keepIDs() {
 // keepRound brings the filter to now.
 func (s *Store) keepRound() {
 	k := &s.once.kept
-	now := s.o.Now().UnixMilli()
+	now := s.now()
 	told := s.log.Told()
 	if told > 0 && s.waitApplied(told-1) != nil {
 		return // closing

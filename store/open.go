@@ -77,7 +77,7 @@ func (s *Store) open() error {
 		FS: s.o.FS, Dir: s.path(logDir), SegmentBytes: s.o.SegmentBytes, Unclean: !clean && marked, FlushInterval: s.o.FlushInterval,
 		Durable: known.synced,
 		Reserve: 2 * s.o.SegmentBytes, // all that is owed in one segment, and what is written beside it, may begin two
-		Now:     func() int64 { return s.o.Now().UnixMilli() },
+		Now:     s.now,
 		Written: s.written, Synced: s.synced, Event: s.event,
 	})
 	if err != nil {
@@ -231,6 +231,7 @@ func (s *Store) recover(clean bool) error {
 	if err := s.openKeys(r.End); err != nil {
 		return err
 	}
+	s.clock.raise(s.log.LastTime())
 	s.once.init(s.o.OnceWindow, s.o.OnceBytes, r.End, s.log.LastTime()+1)
 	s.lows.begin = s.segmentOf(r.End) + 1
 	d.oweWindow()

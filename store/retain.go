@@ -176,7 +176,7 @@ func (c *cleaner) due(used int, anyHour bool) (position int64, reason string) {
 		}
 		newest := s.log.NewestBelow(seg.End)
 		switch {
-		case byAge && now.UnixMilli()-newest >= (r.Age+r.ViewWindow).Milliseconds() && !s.keptForGroups(seg, newest):
+		case byAge && s.now()-newest >= (r.Age+r.ViewWindow).Milliseconds() && !s.keptForGroups(seg, newest):
 			if reason == "" {
 				reason = reasonAge
 			}

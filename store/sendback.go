@@ -62,7 +62,7 @@ func (s *Store) SendBack(ctx context.Context, b SendBack) (dead bool, err error)
 			op.Level = firstRetryLevel + made
 		}
 		op.Level = min(op.Level, int32(len(s.o.DelayLevels)))
-		op.Due = s.o.Now().UnixMilli() + s.levelDelay(op.Level)
+		op.Due = s.now() + s.levelDelay(op.Level)
 	}
 	c := claim{b.Group, origin}
 	for {

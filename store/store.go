@@ -111,6 +111,7 @@ type Store struct {
 	dispatch dispatcher
 	durable  []byte // content of the file that saveDurable wrote last
 	once     onceTable
+	clock    clock
 	appends  atomic.Int64 // messages appended by producers
 
 	adopting bool  // another broker's directory, see adopt; of Open

@@ -75,7 +75,7 @@ func (s *Store) setTopic(c *meta.Topic) *topic {
 	if once := c.Once(); once != t.once.Load() {
 		t.once.Store(once)
 		if once {
-			s.once.forget(s.log.Told(), s.o.Now().UnixMilli())
+			s.once.forget(s.log.Told(), s.now())
 		}
 	}
 	t.exists.Store(true)
