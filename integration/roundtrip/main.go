@@ -21,7 +21,7 @@ import (
 )
 
 // options make the brokers small: segments of 4 MiB, so that a directory has several files.
-var options = apache.Options{NameServerHeap: "128m", Heap: "512m", Direct: "512m",
+var options = apache.Options{NameServerHeap: "128m", Heap: "512m", Direct: "512m", Java: []string{"-XX:TieredStopAtLevel=1"}, // they end before a better compiler pays
 	Lines: []string{"mappedFileSizeCommitLog=4194304", "maxHashSlotNum=10000", "maxIndexNum=40000", "fileReservedTime=72", "waitTimeMillsInSendQueue=20000"}}
 
 func main() {

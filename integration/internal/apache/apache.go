@@ -50,6 +50,7 @@ type Options struct {
 	NameServerHeap, Heap string   // of the two JVMs, as -Xmx has it
 	Direct               string   // memory outside the heap, as -XX:MaxDirectMemorySize has it
 	Lines                []string // more lines of broker.conf
+	Java                 []string // more options of both JVMs
 }
 
 // Broker is a broker with its name server.
@@ -70,12 +71,12 @@ func (r *Release) Start(store string, o Options) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{Addr: fmt.Sprint("127.0.0.1:", port)}
-	b.nameServer, err = r.java("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", ns, o.NameServerHeap, o.Direct,
+	b.nameServer, err = r.java("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", ns, o.NameServerHeap, o,
 		fmt.Sprint("listenPort=", ns), bind, "kvConfigPath="+r.dir+"/kv.json", "configStorePath="+r.dir+"/namesrv.properties")
 	if err != nil {
 		return nil, err
 	}
-	b.broker, err = r.java("broker", "org.apache.rocketmq.broker.BrokerStartup", port, o.Heap, o.Direct,
+	b.broker, err = r.java("broker", "org.apache.rocketmq.broker.BrokerStartup", port, o.Heap, o,
 		append([]string{"brokerClusterName=DefaultCluster", "brokerName=broker-a", "brokerId=0", "brokerIP1=127.0.0.1", bind, fmt.Sprint("listenPort=", port),
 			fmt.Sprint("namesrvAddr=127.0.0.1:", ns), "storePathRootDir=" + store, "storePathCommitLog=" + store + "/commitlog"}, o.Lines...)...)
 	if err != nil {
@@ -86,7 +87,7 @@ func (r *Release) Start(store string, o Options) (*Broker, error) {
 }
 
 // java runs one class with a configuration file and returns when it listens on its port.
-func (r *Release) java(name, class string, port int, heap, direct string, conf ...string) (*proc.Child, error) {
+func (r *Release) java(name, class string, port int, heap string, o Options, conf ...string) (*proc.Child, error) {
 	home := filepath.Join(r.dir, name+"-home")
 	if err := os.MkdirAll(filepath.Join(home, "conf"), 0o755); err != nil {
 		return nil, err
@@ -99,9 +100,9 @@ func (r *Release) java(name, class string, port int, heap, direct string, conf .
 	if err := os.WriteFile(file, []byte(strings.Join(conf, "\n")+"\n"), 0o644); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("java", "-Xms"+heap, "-Xmx"+heap, "-XX:+UseG1GC", "-XX:MaxDirectMemorySize="+direct, "-Duser.home="+r.dir, "-Drmq.logback.configurationFile=none.xml",
-		"--add-opens", "java.base/java.nio=ALL-UNNAMED", "--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens", "java.base/jdk.internal.ref=ALL-UNNAMED",
-		"-cp", r.classpath, class, "-c", file)
+	args := []string{"-Xms" + heap, "-Xmx" + heap, "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=" + o.Direct, "-Duser.home=" + r.dir, "-Drmq.logback.configurationFile=none.xml",
+		"--add-opens", "java.base/java.nio=ALL-UNNAMED", "--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens", "java.base/jdk.internal.ref=ALL-UNNAMED"}
+	cmd := exec.Command("java", append(append(args, o.Java...), "-cp", r.classpath, class, "-c", file)...)
 	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), "ROCKETMQ_HOME="+home)
 	c, err := proc.Run(cmd)
