@@ -21,6 +21,7 @@ import (
 	"github.com/fusionmq/fusionmq/notify/delivery"
 	"github.com/fusionmq/fusionmq/notify/wire"
 	"github.com/fusionmq/fusionmq/store"
+	"github.com/fusionmq/fusionmq/store/check"
 	"github.com/fusionmq/fusionmq/store/state"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
@@ -184,6 +185,16 @@ func (w *world) close() {
 	}
 	if err := w.st.Close(); err != nil {
 		w.t.Errorf("Close: %v", err)
+	}
+	if w.t.Failed() {
+		return
+	}
+	r, err := check.Run(context.Background(), check.Options{Dir: "/store", FS: w.fs, Exchange: func() state.Exchange { return New(w.opts).Exchange() }})
+	if err == nil {
+		err = r.Err()
+	}
+	if err != nil {
+		w.t.Errorf("check of what is left: %v", err)
 	}
 }
 

@@ -298,6 +298,7 @@ func TestLaw5WaitingMessagesSurvivePowerCutsOnceEach(t *testing.T) {
 						return
 					}
 				}
+				checked(t, c.options())
 			})
 		})
 	}

@@ -354,7 +354,7 @@ func TestOnceModel(t *testing.T) {
 			FS: m, Dir: "/s", SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Now: clock.now,
 			OnceWindow: 10 * time.Second, OnceBytes: 64 << 10,
 		}
-		s, err := store.Open(o)
+		s, err := tryOpen(t, o)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -396,7 +396,7 @@ func TestOnceModel(t *testing.T) {
 						}
 					}
 				}
-				if s, err = store.Open(o); err != nil {
+				if s, err = tryOpen(t, o); err != nil {
 					rt.Fatal(err)
 				}
 			},

@@ -19,7 +19,7 @@ import (
 func TestDelayedMessagesComeInTheOrderOfTheirTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := store.Options{FS: vfs.NewMem(), Dir: "/s"}
-		s, err := store.Open(o)
+		s, err := tryOpen(t, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestDelayedMessagesComeInTheOrderOfTheirTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if s, err = store.Open(o); err != nil {
+		if s, err = tryOpen(t, o); err != nil {
 			t.Fatal(err)
 		}
 		see("level 5", "90 s")
@@ -76,7 +76,7 @@ func TestDelayedMessagesComeInTheOrderOfTheirTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(20*24*time.Hour - 3*time.Hour)
-		if s, err = store.Open(o); err != nil {
+		if s, err = tryOpen(t, o); err != nil {
 			t.Fatal(err)
 		}
 		see()
@@ -94,7 +94,7 @@ func TestDelayedMessagesComeInTheOrderOfTheirTimes(t *testing.T) {
 func TestDelayLimitsAndCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := store.Options{FS: vfs.NewMem(), Dir: "/s"}
-		s, err := store.Open(o)
+		s, err := tryOpen(t, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestDelayLimitsAndCancel(t *testing.T) {
 func TestSentBackMessagesReturnWithTheirAttemptsAndThenAreDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := store.Options{FS: vfs.NewMem(), Dir: "/s"}
-		s, err := store.Open(o)
+		s, err := tryOpen(t, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestSentBackMessagesReturnWithTheirAttemptsAndThenAreDead(t *testing.T) {
 					t.Fatal(err)
 				}
 				dropViews(t, o.FS, o.Dir)
-				if s, err = store.Open(o); err != nil {
+				if s, err = tryOpen(t, o); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -257,7 +257,7 @@ func TestDeadLettersOfPushGroupsAreViews(t *testing.T) {
 // A cancel that comes when the message is due: either it is taken back or it is published.
 func TestLaw5CancelledOrPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := store.Open(store.Options{FS: vfs.NewMem(), Dir: "/s"})
+		s, err := tryOpen(t, store.Options{FS: vfs.NewMem(), Dir: "/s"})
 		if err != nil {
 			t.Fatal(err)
 		}

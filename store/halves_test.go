@@ -182,7 +182,7 @@ func TestLaw5ConcurrentEndsOfATransactionAreOne(t *testing.T) {
 func TestHalvesAreDueForTheirChecksAndMovedAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := store.Options{FS: vfs.NewMem(), Dir: "/s"}
-		s, err := store.Open(o)
+		s, err := tryOpen(t, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func TestHalvesAreDueForTheirChecksAndMovedAside(t *testing.T) {
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
-				if s, err = store.Open(o); err != nil {
+				if s, err = tryOpen(t, o); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -250,7 +250,7 @@ func TestHalvesAreDueForTheirChecksAndMovedAside(t *testing.T) {
 
 func TestACommitMayBeForLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := store.Open(store.Options{FS: vfs.NewMem(), Dir: "/s"})
+		s, err := tryOpen(t, store.Options{FS: vfs.NewMem(), Dir: "/s"})
 		if err != nil {
 			t.Fatal(err)
 		}

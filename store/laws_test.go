@@ -538,7 +538,7 @@ func TestLaw1ACheckpointDoesNotOutliveItsLog(t *testing.T) {
 			m := vfs.NewMem()
 			o := store.Options{Dir: "/s", FS: m, SegmentBytes: 64 << 10, Exchange: newFanout(), Events: func(store.Event) {}}
 			run := func(bodies ...string) map[string]string {
-				s, err := store.Open(o)
+				s, err := tryOpen(t, o)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -48,7 +48,7 @@ func TestLostTopicsAreMadeAgainFromTheLog(t *testing.T) {
 			fsys := vfs.NewMem()
 			var events []string
 			o := store.Options{Dir: "/s", FS: fsys, SegmentBytes: 64 << 10, Events: func(e store.Event) { events = append(events, e.Name+" "+fmt.Sprint(e.Attrs...)) }}
-			s, err := store.Open(o)
+			s, err := tryOpen(t, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +72,7 @@ func TestLostTopicsAreMadeAgainFromTheLog(t *testing.T) {
 			}
 			tc.damage(t, fsys)
 			events = nil
-			s, err = store.Open(o)
+			s, err = tryOpen(t, o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -302,7 +302,7 @@ func TestLaw1PowerCutsAtEveryOperationOfADeletion(t *testing.T) {
 			gone := 0
 			for i, mem := range cuts {
 				o := retentionOn(c, mem)
-				s, err := store.Open(o)
+				s, err := tryOpen(t, o)
 				if err != nil {
 					t.Fatalf("power cut before %s: %v", ops[i], err)
 				}

@@ -19,6 +19,7 @@ import (
 	"github.com/fusionmq/fusionmq/metaq/nameserver"
 	"github.com/fusionmq/fusionmq/metaq/remoting"
 	"github.com/fusionmq/fusionmq/store"
+	"github.com/fusionmq/fusionmq/store/check"
 	"github.com/fusionmq/fusionmq/store/record"
 )
 
@@ -78,6 +79,13 @@ func start(t testing.TB, opts ...option) *env {
 		ns.Close()
 		if err := st.Close(); err != nil {
 			t.Errorf("close the store: %v", err)
+		}
+		r, err := check.Run(context.Background(), check.Options{Dir: so.Dir, FS: so.FS})
+		if err == nil {
+			err = r.Err()
+		}
+		if err != nil {
+			t.Errorf("check of what is left: %v", err)
 		}
 	})
 	return &env{TB: t, b: b, store: st, ns: ns, addr: addr.String()}

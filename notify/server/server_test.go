@@ -25,6 +25,8 @@ import (
 	"github.com/fusionmq/fusionmq/notify/wire"
 	"github.com/fusionmq/fusionmq/socket"
 	"github.com/fusionmq/fusionmq/store"
+	"github.com/fusionmq/fusionmq/store/check"
+	"github.com/fusionmq/fusionmq/store/state"
 )
 
 func TestMain(m *testing.M) {
@@ -82,6 +84,15 @@ func (r *rig) stop() {
 	}
 	if err := r.st.Close(); err != nil {
 		r.t.Errorf("Close: %v", err)
+	}
+	left, err := check.Run(context.Background(), check.Options{Dir: r.dir, Exchange: func() state.Exchange {
+		return notify.New(notify.Options{Log: slog.New(slog.DiscardHandler)}).Exchange()
+	}})
+	if err == nil {
+		err = left.Err()
+	}
+	if err != nil {
+		r.t.Errorf("check of what is left: %v", err)
 	}
 }
 

@@ -233,11 +233,7 @@ func (v *views) finish() {
 			_, end = q.Range()
 		}
 		if o.Offset > end && known[o.Topic] {
-			s := View
-			if !v.c.report.Clean {
-				s = Note
-			}
-			v.c.find(s, "config", filepath.Join(v.c.at.Config, meta.OffsetTable), -1, fmt.Sprintf("group %s has committed %d of %s/%d, which ends at %d", o.Group, o.Offset, o.Topic, o.Queue, end), "Nothing: the next start lowers it to the end.")
+			v.c.find(Note, "config", filepath.Join(v.c.at.Config, meta.OffsetTable), -1, fmt.Sprintf("group %s has committed %d of %s/%d, which ends at %d", o.Group, o.Offset, o.Topic, o.Queue, end), "Nothing: the next start lowers it to the end.")
 		}
 	}
 }

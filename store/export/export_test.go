@@ -69,6 +69,9 @@ func (x *source) close() {
 	if err := x.s.Close(); err != nil {
 		x.t.Fatal(err)
 	}
+	if r, err := check.Run(context.Background(), check.Options{Dir: "/s", FS: x.fs, Exchange: fanout.New}); err != nil || r.Err() != nil {
+		x.t.Fatalf("check of what is left: %+v, %v", r, err)
+	}
 }
 
 // message is what a consumer sees of one.
