@@ -5,15 +5,15 @@ func laws2And3() []mutation {
 	return []mutation{
 		{
 			law: "2", name: "a publish appends the body again", file: "store/halves.go",
-			old: "_, err := s.operate(ops, sync)", new: `for i := range ops {
+			old: "err := j.operate(ops)", new: `for i := range ops {
 		if v := ops[i].View; v != nil {
 			if b, release, err := s.log.Read(v.Position, int(v.Size)); err == nil {
-				_, _ = s.appendOwn(s.own.moved, b)
+				_, _ = s.appendOwn(s.own.moved, b, false)
 				release()
 			}
 		}
 	}
-	_, err := s.operate(ops, sync)`,
+	err := j.operate(ops)`,
 			pkg: inStore, test: "TestLaw2AViewAddsNoBody", small: true,
 		},
 		{
