@@ -35,7 +35,7 @@ func (s *Store) Append(ms []Message, rs []Result) {
 		m := &ms[i]
 		rs[i] = Result{}
 		if t == nil || t.name != m.Topic {
-			t = s.topic(m.Topic)
+			t = s.topicOf(m)
 		}
 		if m.Once || t != nil && t.once.Load() {
 			id, ok, err := onceOf(t, m)

@@ -43,8 +43,9 @@ type Observer interface {
 
 // Message is what a producer hands to Append. The store copies what it keeps; slices may be reused after Append returns.
 type Message struct {
-	Topic          string // must exist in Topics
-	Queue          int32  // 0 <= Queue; the front end checks the range
+	Topic          string   // must exist in Topics
+	Ref            TopicRef // of Topic, where FindTopic has been asked already
+	Queue          int32    // 0 <= Queue; the front end checks the range
 	Flag           int32
 	SysFlag        int32 // RocketMQ message sysFlag; host bits are set by the store
 	BornTime       int64 // milliseconds since 1970

@@ -18,11 +18,12 @@ type topic struct {
 	keys   lookup.Topic
 	index  *queue.Topic
 
-	exists     atomic.Bool // it is in Topics, or the store's own
-	sync       atomic.Bool // it asks for Sync
-	once       atomic.Bool // its messages are to be stored once
-	memory     atomic.Bool // it asks for no more than Memory
-	interested atomic.Bool // some group is attached to it; stored by the dispatcher
+	config     atomic.Pointer[meta.Topic] // what it is in Topics; nil for the store's own
+	exists     atomic.Bool                // it is in Topics, or the store's own
+	sync       atomic.Bool                // it asks for Sync
+	once       atomic.Bool                // its messages are to be stored once
+	memory     atomic.Bool                // it asks for no more than Memory
+	interested atomic.Bool                // some group is attached to it; stored by the dispatcher
 
 	near  [nearLanes]atomic.Pointer[lane] // of the first queues, where one look is enough; stored under topics.mu
 	lanes atomic.Pointer[[]*lane]         // of the others, by queue id - nearLanes; replaced under topics.mu
@@ -60,6 +61,27 @@ func (s *Store) topic(name string) *topic {
 	return s.setTopic(c)
 }
 
+// TopicRef is a topic that FindTopic has found. The zero value is none.
+type TopicRef struct{ t *topic }
+
+// FindTopic returns a topic's configuration, nil when there is no such topic, and what saves an Append finding it again: among thousands
+// of topics that are sent to in turn, finding one costs more than all else that is done for each.
+func (s *Store) FindTopic(name string) (TopicRef, *meta.Topic) {
+	t := s.topic(name)
+	if t == nil {
+		return TopicRef{}, nil
+	}
+	return TopicRef{t}, t.config.Load()
+}
+
+// topicOf returns the topic of m, or nil when there is no such topic.
+func (s *Store) topicOf(m *Message) *topic {
+	if t := m.Ref.t; t != nil && t.exists.Load() && t.name == m.Topic {
+		return t
+	}
+	return s.topic(m.Topic)
+}
+
 // setTopic takes over a topic's configuration.
 func (s *Store) setTopic(c *meta.Topic) *topic {
 	s.topics.mu.Lock()
@@ -78,6 +100,7 @@ func (s *Store) setTopic(c *meta.Topic) *topic {
 			s.once.forget(s.log.Told(), s.now())
 		}
 	}
+	t.config.Store(c)
 	t.exists.Store(true)
 	return t
 }

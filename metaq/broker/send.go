@@ -52,7 +52,7 @@ func (w *work) checkSend(r *server.Request) error {
 	if s.Batch {
 		return notSupported(remoting.ReqSendBatchMessage)
 	}
-	topic, err := w.b.sendTopic(s)
+	ref, topic, err := w.b.sendTopic(s)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (w *work) checkSend(r *server.Request) error {
 	}
 	w.sends = append(w.sends, sent{req: r, uniq: uniq})
 	w.messages = append(w.messages, store.Message{
-		Topic: topic.Name, Queue: q, Flag: s.Flag, SysFlag: s.SysFlag, BornTime: s.BornTimestamp, BornHost: w.burst.Conn.Remote(),
+		Topic: topic.Name, Ref: ref, Queue: q, Flag: s.Flag, SysFlag: s.SysFlag, BornTime: s.BornTimestamp, BornHost: w.burst.Conn.Remote(),
 		ReconsumeTimes: s.ReconsumeTimes, Body: r.Body, Properties: props,
 	})
 	w.pending += len(r.Body) + len(props)
@@ -77,35 +77,35 @@ func (w *work) checkSend(r *server.Request) error {
 }
 
 // sendTopic finds the topic of a send or makes it.
-func (b *Broker) sendTopic(s *remoting.SendHeader) (*meta.Topic, error) {
-	topic := b.store.Topics().Get(s.Topic)
+func (b *Broker) sendTopic(s *remoting.SendHeader) (store.TopicRef, *meta.Topic, error) {
+	ref, topic := b.store.FindTopic(s.Topic)
 	if topic == nil || closedTopics[s.Topic] || strings.HasPrefix(s.Topic, ownPrefix) {
 		if err := checkSendTopic(s.Topic); err != nil {
-			return nil, err
+			return ref, nil, err
 		}
 		g, retry, err := b.retryGroup(s.Topic)
 		if err != nil {
-			return nil, err
+			return ref, nil, err
 		}
 		if retry {
 			if err := b.retryTopic(g); err != nil {
-				return nil, err
+				return ref, nil, err
 			}
 			topic = b.store.Topics().Get(s.Topic)
 		} else if topic, err = b.autoCreateTopic(s.Topic, s.DefaultTopic, s.DefaultTopicQueueNums); err != nil {
-			return nil, err
+			return ref, nil, err
 		}
 		if topic == nil {
-			return nil, noTopic(s.Topic)
+			return ref, nil, noTopic(s.Topic)
 		}
 	}
 	if n := max(topic.WriteQueues, topic.ReadQueues); s.QueueID >= n {
-		return nil, refuse(remoting.RespInvalidParameter, "request queueId[%d] is illegal, topic [%s] has readQueueNums=%d, writeQueueNums=%d", s.QueueID, topic.Name, topic.ReadQueues, topic.WriteQueues)
+		return ref, nil, refuse(remoting.RespInvalidParameter, "request queueId[%d] is illegal, topic [%s] has readQueueNums=%d, writeQueueNums=%d", s.QueueID, topic.Name, topic.ReadQueues, topic.WriteQueues)
 	}
 	if topic.Perm&meta.PermWrite == 0 {
-		return nil, refuse(remoting.RespNoPermission, "the topic[%s] sending message is forbidden: its perm is %d, without the write bit 2", topic.Name, topic.Perm)
+		return ref, nil, refuse(remoting.RespNoPermission, "the topic[%s] sending message is forbidden: its perm is %d, without the write bit 2", topic.Name, topic.Perm)
 	}
-	return topic, nil
+	return ref, topic, nil
 }
 
 // checkMessage refuses what cannot be stored, and what could be stored but would then not be what its sender asked for.
