@@ -14,6 +14,7 @@ import (
 // topic is what the append path needs to know of a topic, found with one map lookup.
 type topic struct {
 	name   string
+	number int  // of topics in the order in which they were met, from 0
 	system bool // only the store writes it
 	keys   lookup.Topic
 	index  *queue.Topic
@@ -64,6 +65,10 @@ func (s *Store) topic(name string) *topic {
 // TopicRef is a topic that FindTopic has found. The zero value is none.
 type TopicRef struct{ t *topic }
 
+// Number is the topic's place among all that the store has met since Open: dense, from 0, never another's. It is an index for what a front
+// end keeps for each topic. Only of a topic that was found.
+func (r TopicRef) Number() int { return r.t.number }
+
 // FindTopic returns a topic's configuration, nil when there is no such topic, and what saves an Append finding it again: among thousands
 // of topics that are sent to in turn, finding one costs more than all else that is done for each.
 func (s *Store) FindTopic(name string) (TopicRef, *meta.Topic) {
@@ -108,7 +113,7 @@ func (s *Store) setTopic(c *meta.Topic) *topic {
 func (s *Store) topicLocked(name string) *topic {
 	t := s.topics.byName[name]
 	if t == nil {
-		t = &topic{name: strings.Clone(name), system: strings.HasPrefix(name, SystemPrefix), keys: lookup.TopicOf(name), index: s.index.Topic(name, true)}
+		t = &topic{name: strings.Clone(name), number: len(s.topics.byName), system: strings.HasPrefix(name, SystemPrefix), keys: lookup.TopicOf(name), index: s.index.Topic(name, true)}
 		t.lanes.Store(new([]*lane))
 		if t.interested.Store(s.topics.owed[name]); isWaitTopic(name) {
 			t.system = true

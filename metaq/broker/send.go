@@ -91,11 +91,12 @@ func (b *Broker) sendTopic(s *remoting.SendHeader) (store.TopicRef, *meta.Topic,
 			if err := b.retryTopic(g); err != nil {
 				return ref, nil, err
 			}
-			topic = b.store.Topics().Get(s.Topic)
 		} else if topic, err = b.autoCreateTopic(s.Topic, s.DefaultTopic, s.DefaultTopicQueueNums); err != nil {
 			return ref, nil, err
+		} else if topic == nil {
+			return ref, nil, noTopic(s.Topic)
 		}
-		if topic == nil {
+		if ref, topic = b.store.FindTopic(s.Topic); topic == nil {
 			return ref, nil, noTopic(s.Topic)
 		}
 	}
@@ -257,7 +258,7 @@ func (w *work) append() {
 		stored++
 		bytes += int64(r.Size)
 		if name := w.messages[i].Topic; to == nil || name != topic {
-			to, topic = w.b.traffic.in(name), name
+			to, topic = w.b.traffic.in(w.messages[i].Ref, name), name
 		}
 		to.add(1, int(r.Size))
 		e := w.burst.Reply(s.req, code, "")

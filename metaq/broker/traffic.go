@@ -3,6 +3,8 @@ package broker
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/fusionmq/fusionmq/store"
 )
 
 // traffic counts messages by topic and by group and topic, for operators who ask for such series. Names come from the
@@ -10,6 +12,7 @@ import (
 type traffic struct {
 	mu     sync.RWMutex
 	topics map[string]*flow
+	near   atomic.Pointer[[]atomic.Pointer[flow]] // those of topics, by the topic's number; replaced under mu when it grows
 	groups map[groupTopic]*flow
 }
 
@@ -47,7 +50,34 @@ func flowOf[K comparable](mu *sync.RWMutex, m *map[K]*flow, key K) *flow {
 	return f
 }
 
-func (t *traffic) in(topic string) *flow { return flowOf(&t.mu, &t.topics, topic) }
+// in is the flow of a topic, which is found by its number: looking its name up once more would cost as much as finding the topic.
+func (t *traffic) in(ref store.TopicRef, name string) *flow {
+	n := ref.Number()
+	if near := t.near.Load(); near != nil && n < len(*near) {
+		if f := (*near)[n].Load(); f != nil {
+			return f
+		}
+	}
+	f := flowOf(&t.mu, &t.topics, name)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.topics[name] != f { // one too many
+		return f
+	}
+	near := t.near.Load()
+	if near == nil || n >= len(*near) {
+		grown := make([]atomic.Pointer[flow], n+n/2+16)
+		if near != nil {
+			for i := range *near {
+				grown[i].Store((*near)[i].Load())
+			}
+		}
+		near = &grown
+		t.near.Store(near)
+	}
+	(*near)[n].Store(f)
+	return f
+}
 
 func (t *traffic) out(group, topic string) *flow {
 	return flowOf(&t.mu, &t.groups, groupTopic{group, topic})
