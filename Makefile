@@ -51,7 +51,7 @@ mutations: ## break the store on purpose, a line at a time: the test that is nam
 bench: build ## every budget of this stage beside its baseline; PEER=rocketmq,nats also runs Apache RocketMQ (needs Java and Maven) and NATS JetStream
 	@go build -o bin/bench ./integration/bench && exec bin/bench -server bin/fusionmq -peer "$(PEER)" $(ARGS)
 
-bench-store: build ## every budget of the store beside its baseline: appends, publishes, exchange, 10,000 topics, groups, start, memory
+bench-store: build ## every budget of the store beside its baseline: appends, publishes, exchange, MariaDB, 10,000 topics, groups, start, memory
 	@go build -o bin/bench ./integration/bench && exec bin/bench -server bin/fusionmq -only '^(store|groups|topics|start|memory)$$' $(ARGS)
 
 bench-compare: ## go benchmarks of REF= against the working tree (PKG=./store/log BENCH=Append)

@@ -6,9 +6,11 @@ require (
 	github.com/apache/rocketmq-client-go/v2 v2.1.3-0.20251226070945-2173d070fd1b
 	github.com/fusionmq/fusionmq/notify v0.0.0
 	github.com/fusionmq/fusionmq/sdk-go v0.0.0
+	github.com/go-sql-driver/mysql v1.10.1
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/emirpasic/gods v1.12.0 // indirect
 	github.com/golang/mock v1.3.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect

@@ -53,3 +53,9 @@ func (s *Store) HookRestated(fn func(part int, last bool)) { s.clean.said = fn }
 
 // Join writes an operation as the ends of what waits are written.
 func (s *Store) Join(op state.Op) error { return s.ends.operate([]state.Op{op}) }
+
+// OperateSync is Operate that returns when the record is durable.
+func (s *Store) OperateSync(ops []state.Op) error {
+	_, err := s.operate(ops, true)
+	return err
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,21 @@ BenchmarkBudgetPublish/kind=delayed/rate=1000-2        10  10 ns/op  1100 log-B/
 		got = append(got, r.ratio+" "+r.reached)
 	}
 	if s := strings.Join(got, ", "); s != "1.16 (<= 1.15) no, 0.95 (<= 1) yes,  not measured,  not measured" {
+		t.Error(s)
+	}
+}
+
+func TestLifeBudgets(t *testing.T) {
+	var b bench
+	b.addLife(0, 100, "", nil)
+	b.addLife(4900, 100, "", nil)
+	b.addLife(5100, 100, "", nil)
+	b.addLife(5100, 0, "", errors.New("no\nserver"))
+	var got []string
+	for _, r := range b.table.rows {
+		got = append(got, r.baseline+" "+r.reached)
+	}
+	if s := strings.Join(got, ", "); s != " not measured, 100 /s no, 100 /s yes, not measured: no server not measured" {
 		t.Error(s)
 	}
 }

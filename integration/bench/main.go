@@ -3,7 +3,7 @@
 //	budget | measured | baseline | ratio | reached
 //
 // Figures are ratios of what ran here a moment ago; absolute numbers depend on the machine and gate nothing. The baselines are measured by
-// this program too: a bare framed echo and a bare framed push (processes of their own, no broker behind), the benchmarks of the store module,
+// this program too: a bare framed echo and a bare framed push (processes of their own, no broker behind), the benchmarks of the store module, a MariaDB,
 // and, with -peer rocketmq,nats, a real Apache RocketMQ and NATS JetStream on loopback. A peer that cannot be started is reported as not measured.
 //
 // The broker is always a process of its own, and CPU is that process's, from /proc.
@@ -104,6 +104,13 @@ func run(o options) error {
 		}
 		defer os.RemoveAll(dir)
 		o.dir = dir
+	}
+	var err error
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		return err
 	}
 	b := &bench{options: o}
 	for kind := range strings.SplitSeq(o.peer, ",") {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -37,6 +38,7 @@ func (b *bench) goBench(pkg, pattern string) (map[string]map[string]float64, err
 	_, file, _, _ := runtime.Caller(0)
 	cmd := exec.Command("go", "test", "./"+pkg, "-run", "^$", "-bench", pattern, "-benchtime", b.store, "-benchmem", "-count", "1")
 	cmd.Dir = filepath.Join(filepath.Dir(file), "../..")
+	cmd.Env = append(os.Environ(), "TMPDIR="+b.dir) // the disk of the other sides
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("go test -bench %s %s: %w\n%s", pattern, pkg, err, out)
@@ -79,6 +81,7 @@ func (b *bench) storeBudgets() error {
 	}
 	b.publishBudgets(got)
 	b.exchangeBudgets(got)
+	b.lifeBudgets(perSecond("BenchmarkBudgetLife"))
 	return nil
 }
 
