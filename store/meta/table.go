@@ -129,14 +129,20 @@ func (t *table[T]) write(b *batch[T]) error {
 	}
 	s := &snapshot[T]{version: old.version, other: old.other, byName: maps.Clone(old.byName), names: old.names}
 	var changed []*T
+	var fresh []string
 	for _, name := range slices.Sorted(maps.Keys(b.rows)) {
-		if r := b.rows[name]; !bytes.Equal(r.json, old.byName[name].json) {
+		have, ok := old.byName[name]
+		if r := b.rows[name]; !bytes.Equal(r.json, have.json) {
 			s.byName[name] = r
 			changed = append(changed, r.v)
 		}
+		if !ok {
+			fresh = append(fresh, name)
+		}
 	}
-	if len(s.byName) > len(s.names) {
-		s.names = slices.Sorted(maps.Keys(s.byName))
+	if len(fresh) > 0 {
+		s.names = append(slices.Clip(old.names), fresh...)
+		slices.Sort(s.names) // quick, since all but the last are in order
 	}
 	s.version.Counter++
 	s.version.Timestamp = t.file.now().UnixMilli()
