@@ -58,7 +58,7 @@ bench-compare: ## go benchmarks of REF= against the working tree (PKG=./store/lo
 	@scripts/bench-compare "$(REF)" "$(PKG)" "$(BENCH)"
 
 crash: ## kill -9 under 100,000 sends, again and again on one store, and power cuts in process, SEEDS=10 printed seeds each
-	go test ./store -run 'TestLaw4' -count=1 -crash.seeds=$(SEEDS) -crash.kills=$$((5 * $(SEEDS)))
+	go test ./store -run 'TestLaw4|TestLaw5Waiting' -count=1 -timeout 60m -crash.seeds=$$((5 * $(SEEDS))) -crash.kills=$$((5 * $(SEEDS))) -crash.waiting=$$((20 * $(SEEDS))) -crash.all=$$((2000 * $(SEEDS)))
 	go test ./store/check -run 'TestEvery' -count=1 -check.each=1 -timeout 60m
 	NOTIFY_SEEDS=$(SEEDS) go test ./notify -run 'TestLaw5' -count=1
 	CRASH_SEEDS=$(SEEDS) go test ./integration/crash -run Law -count=1 -v -timeout 60m

@@ -209,7 +209,7 @@ func (d *dispatcher) message(topic string, id int32, e queue.Entry, props []byte
 	}
 }
 
-// oweWindow makes the dispatcher tell what the windows hold, after a start. It reads the index and not the log: a window may
+// oweWindow makes the dispatcher tell what the windows hold, after a start. It reads the index and not the log, but for what was moved: a window may
 // be long, and a message that cannot be read any more is for who delivers it to find, not a reason not to start.
 func (d *dispatcher) oweWindow() {
 	s := d.s
@@ -229,8 +229,11 @@ func (d *dispatcher) oweWindow() {
 			o := state.Owed{Topic: topic, Address: p.Address, Position: p.Position, Size: p.Size, Targets: p.Targets}
 			if len(entries) > 0 && entries[0].Address == p.Address {
 				o.Queue, o.Time, o.TagsCode = entries[0].Queue, entries[0].Time, entries[0].TagsCode
+			} else if v, release, err := s.movedHead(topic, &p); err == nil { // its segment has gone
+				o.Queue, o.Time, o.TagsCode = v.QueueID(), v.StoreTime(), v.TagsCode()
+				release()
 			} else {
-				s.event(levelError, "message owed to push groups is in no queue", "topic", topic, "address", p.Address)
+				s.event(levelError, "message owed to push groups is in no queue", "topic", topic, "address", p.Address, "err", err)
 			}
 			d.owed = append(d.owed, o)
 		}
@@ -238,4 +241,19 @@ func (d *dispatcher) oweWindow() {
 	if len(d.owed) > 0 {
 		d.signal()
 	}
+}
+
+// movedHead is the record of a message in a window that is in no queue any more, because its segment has gone.
+func (s *Store) movedHead(topic string, p *state.Pending) (v record.View, release func(), err error) {
+	if p.Address >= s.log.Min() {
+		return v, nil, ErrNotAddress
+	}
+	b, release, err := s.readOwed(state.OwedBody{Topic: topic, Address: p.Address, Position: p.Position, Size: p.Size})
+	if err != nil {
+		return v, nil, err
+	}
+	if v, err = record.Parse(b); err != nil {
+		release()
+	}
+	return v, release, err
 }
