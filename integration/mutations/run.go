@@ -68,7 +68,7 @@ type runner struct {
 
 // sound runs tests without a mutation; each has to run and pass.
 func (r *runner) sound(ctx context.Context, b baseline) error {
-	out := r.goTest(ctx, "", b.pkg, b.tests, b.args)
+	out := r.goTest(ctx, "", b.pkg, b.tests, b.args, "600s")
 	for _, test := range b.tests {
 		if !strings.Contains(out, "--- PASS: "+test+" ") {
 			return fmt.Errorf("%s %s does not pass without a mutation:\n%s", b.pkg, test, tail(out))
@@ -89,7 +89,7 @@ func (r *runner) mutated(ctx context.Context, i int, m *mutation) (verdict, stri
 	if err != nil {
 		return broken, err.Error()
 	}
-	out := r.goTest(ctx, overlay, m.pkg, []string{m.test}, m.args)
+	out := r.goTest(ctx, overlay, m.pkg, []string{m.test}, m.args, "120s")
 	return judge(out, m.test), out
 }
 
@@ -132,8 +132,8 @@ func (r *runner) overlay(i int, m *mutation) (string, error) {
 	return overlay, os.WriteFile(overlay, list, 0o600)
 }
 
-func (r *runner) goTest(ctx context.Context, overlay, pkg string, tests []string, args string) string {
-	flags := []string{"test", "-v", "-count=1", "-vet=off", "-timeout=120s", "-run", "^(" + strings.Join(tests, "|") + ")$"}
+func (r *runner) goTest(ctx context.Context, overlay, pkg string, tests []string, args, timeout string) string {
+	flags := []string{"test", "-v", "-count=1", "-vet=off", "-timeout", timeout, "-run", "^(" + strings.Join(tests, "|") + ")$"}
 	if overlay != "" {
 		flags = append(flags, "-overlay", overlay)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fusionmq/fusionmq/store/internal/vectors"
 	"github.com/fusionmq/fusionmq/store/log"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/vfs"
@@ -39,6 +40,14 @@ func FuzzRecover(f *testing.F) {
 	f.Add(bad, good(segmentBytes, 2), int64(segmentBytes+100))
 	f.Add(full(good(0, 5)), []byte{0x7f, 0xff, 0xff, 0xff, 0xDA, 0xA3, 0x20, 0xA7}, int64(1<<40))
 	f.Add(record.AppendBlank(nil, 8), record.AppendBlank(nil, 1<<40), int64(8))
+	for _, name := range []string{"5.3.3-stopped", "4.9.7-killed"} { // what real brokers wrote
+		files, want, err := vectors.Load(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		b := files["commitlog/"+want.Segments[0].File]
+		f.Add(b[:segmentBytes], b[segmentBytes:2*segmentBytes], int64(0))
+	}
 	f.Fuzz(func(t *testing.T, first, second []byte, durable int64) {
 		mem := vfs.NewMem()
 		if err := mem.MkdirAll("/log"); err != nil {

@@ -17,6 +17,11 @@ func FuzzAppend(f *testing.F) {
 	f.Add(uint8(view.Timer), "T", []byte("b"), []byte("TIMER_DEQUEUE_MS\x01"), int32(-1), int32(0))
 	f.Add(uint8(view.Aside), "T", []byte("b"), bytes.Repeat([]byte("k\x01v\x02"), 8000), int32(7), int32(0x301))
 	f.Add(uint8(200), "T", []byte("b"), []byte("\x02\x01\x02\x01"), int32(0), int32(-1))
+	for _, rs := range records(f, "5.3.3-stopped") { // what a real broker wrote
+		for i, v := range rs {
+			f.Add(uint8(i%8), string(v.Topic()), v.Body(), v.Properties(), int32(i), v.SysFlag())
+		}
+	}
 	f.Fuzz(func(t *testing.T, kind uint8, topic string, body, props []byte, level, sys int32) {
 		from := &record.Fields{
 			Topic: "origin", Body: body, BodyCRC: record.CRC(body), Properties: props, SysFlag: sys, Flag: level, BornTime: 5, StoreTime: 6, QueueID: 7, QueueOffset: 8, PhysicalOffset: 9, ReconsumeTimes: 3, PreparedOffset: 4,

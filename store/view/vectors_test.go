@@ -16,7 +16,7 @@ import (
 )
 
 // records reads all records of a directory that a real broker wrote, by topic, in the order of the log.
-func records(t *testing.T, name string) map[string][]record.View {
+func records(t testing.TB, name string) map[string][]record.View {
 	t.Helper()
 	files, want, err := vectors.Load(name)
 	if err != nil {
