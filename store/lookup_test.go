@@ -132,7 +132,7 @@ func TestKeysOfMessagesThatAreNotVisibleAreNotFound(t *testing.T) {
 }
 
 // TestLaw1KeysAreAFunctionOfTheLog: with the key index gone, damaged or from before a kill, also after segments were deleted, the answers
-// are the same.
+// are the same (fault QRY-10).
 func TestLaw1KeysAreAFunctionOfTheLog(t *testing.T) {
 	for _, tc := range []struct {
 		name string

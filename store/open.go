@@ -224,6 +224,9 @@ func (s *Store) recover(clean bool) error {
 	d.replaying = true
 	err = s.replay(from, stateFrom, r.End)
 	d.replaying = false
+	if err == nil {
+		err = s.saveDurable(r.End) // with the damage that was found
+	}
 	if err != nil {
 		return err
 	}
@@ -281,7 +284,7 @@ func (s *Store) replay(from, stateFrom, end int64) error {
 		}
 	}
 	defer stepOver(end)
-	return s.log.Scan(from, end, func(v record.View) error {
+	each := func(v record.View) error {
 		pos := v.PhysicalOffset()
 		stepOver(pos)
 		if tx := v.TxType(); pos >= resume && tx != record.FlagTxPrepared && tx != record.FlagTxRollback {
@@ -307,7 +310,25 @@ func (s *Store) replay(from, stateFrom, end int64) error {
 			return s.index.Drain()
 		}
 		return nil
-	})
+	}
+	for {
+		err := s.log.Scan(from, end, each)
+		var bad *log.UnreadableError
+		if !errors.As(err, &bad) {
+			return err
+		}
+		// Below the checkpoint nothing was verified, and the index has lost its file as well.
+		r, no := s.log.StepOver(bad.Position)
+		if no != nil {
+			return errors.Join(err, no)
+		}
+		s.event(levelError, "records that were on the disk are damaged, they are stepped over and left as they are", "from", r.From, "to", r.To, "reason", fmt.Sprint(bad.Err))
+		stepOver(r.From)
+		if r.From >= resume {
+			s.replayDamaged(r)
+		}
+		from = r.To
+	}
 }
 
 func (s *Store) replayEntry(v record.View) error {

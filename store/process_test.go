@@ -117,7 +117,7 @@ func startChildFor(t testing.TB, dir, job string) (*exec.Cmd, io.Reader) {
 	return cmd, out
 }
 
-// Law 4: what was answered by an async topic survives the end of the process, whenever it comes.
+// Law 4: what was answered by an async topic survives the end of the process, whenever it comes, in its place of its queue (fault STO-01).
 func TestLaw4AsyncSurvivesKill(t *testing.T) {
 	dir := t.TempDir()
 	cmd, out := startChild(t, dir, 0)

@@ -222,7 +222,7 @@ func TestUnusableDirectoriesAreRefusedUnchanged(t *testing.T) {
 	}
 }
 
-// A segment that was made ahead, or only half made, when the process died is no damage.
+// A segment that was made ahead, or only half made, when the process died is no damage (fault STO-11).
 func TestSegmentsMadeAheadAreNoDamage(t *testing.T) {
 	for _, last := range []int{0, 65536} {
 		m := vfs.NewMem()

@@ -174,7 +174,7 @@ func same(t testing.TB, got, want []string) {
 	}
 }
 
-func TestManyProducersKeepQueuesConsecutive(t *testing.T) {
+func TestManyProducersKeepQueuesConsecutive(t *testing.T) { // faults STO-22
 	dir := t.TempDir()
 	o := store.Options{Dir: dir, SegmentBytes: 256 << 10}
 	s, err := tryOpen(t, o)
@@ -281,7 +281,7 @@ func TestWatchersAreCalled(t *testing.T) {
 	}
 }
 
-func TestBadMessagesAreRefusedOneByOne(t *testing.T) {
+func TestBadMessagesAreRefusedOneByOne(t *testing.T) { // faults STO-21
 	s := open(t, store.Options{SegmentBytes: 64 << 10})
 	addTopic(t, s, "A", meta.Async)
 	ok := func() store.Message { return store.Message{Topic: "A", Body: []byte("x")} }

@@ -177,6 +177,27 @@ func (l *Log) stepOver(segs []*segment, i int, r *Recovery) (full, more bool, er
 	return next == end, next < end, nil
 }
 
+// StepOver takes what is unreadable at a position for damage, up to where the log goes on in the segment, or to the end of the segment or of the
+// log. Only between Recover and Start.
+func (l *Log) StepOver(pos int64) (Range, error) {
+	for _, s := range *l.segs.Load() {
+		if pos < s.base || pos >= s.base+s.size {
+			continue
+		}
+		next, ok, err := s.behindDamage(pos)
+		if err != nil {
+			return Range{}, err
+		}
+		if !ok {
+			next = s.base + s.size
+		}
+		r := Range{pos, min(next, l.written.Load())}
+		l.addDamaged(r)
+		return r, nil
+	}
+	return Range{}, ErrRange
+}
+
 // goesOn says whether any of the segments holds a valid record.
 func goesOn(segs []*segment) (bool, error) {
 	for _, s := range segs {

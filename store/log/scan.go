@@ -73,6 +73,15 @@ func (c *scanner) window(need int) ([]byte, error) {
 	return c.buf[c.off-c.from:], nil
 }
 
+// UnreadableError is returned by Scan where no valid record is and damage is not known of.
+type UnreadableError struct {
+	Position int64
+	Err      error
+}
+
+func (e *UnreadableError) Error() string { return fmt.Sprintf("record at %d: %v", e.Position, e.Err) }
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
 // Scan calls fn for the records from position from, which must be where one starts, up to end, which is at most Written.
 // A view is valid during the call. It stops at the first error of fn. It may run beside everything else.
 func (l *Log) Scan(from, end int64, fn func(v record.View) error) error {
@@ -117,7 +126,7 @@ func (l *Log) scanSegment(s *segment, from, end int64, fn func(v record.View) er
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("record at %d: %w", pos, err)
+			return &UnreadableError{pos, err}
 		}
 		if err := fn(v); err != nil {
 			return err

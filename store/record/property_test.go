@@ -67,13 +67,14 @@ func TestHashCodeIsJavas(t *testing.T) {
 	}
 }
 
-func TestOffsetID(t *testing.T) {
+func TestOffsetID(t *testing.T) { // faults QRY-08
 	for _, tc := range []struct {
 		host string
 		pos  int64
 		id   string
 	}{
 		{"127.0.0.1:10911", 0, "7F00000100002A9F0000000000000000"},
+		{"127.0.0.1:10091", 1024, "7F0000010000276B0000000000000400"},
 		{"10.0.0.1:10911", 1234, "0A00000100002A9F00000000000004D2"},
 		{"[::1]:10911", 255, "00000000000000000000000000000001" + "00002A9F" + "00000000000000FF"},
 	} {
