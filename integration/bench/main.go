@@ -79,7 +79,7 @@ func main() {
 	flag.Int64Var(&o.fill, "fill", 10<<30, "bytes of data for the start budget")
 	flag.IntVar(&o.conns, "conns", 19000, "idle push connections; the descriptor limit may allow fewer")
 	flag.StringVar(&o.store, "benchtime", "1s", "-benchtime of the store's benchmarks")
-	flag.Int64Var(&o.behind, "behind", 0, "messages of 128 B that 50 groups are behind before the writes of the section groups; those writes add to it")
+	flag.Int64Var(&o.behind, "behind", 10_000_000, "messages of 128 B that 50 groups are behind before the writes of the section groups (three brokers get them: 9 GB of disk)")
 	flag.BoolVar(&o.cache, "cache", true, "fill the page cache before each section, as it is on a machine that has stored messages for a day")
 	flag.Parse()
 	var err error
