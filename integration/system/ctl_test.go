@@ -121,3 +121,77 @@ func TestTopicsOfBothPlanesAreTheSame(t *testing.T) {
 		t.Errorf("exit %d %q\n%s", code, errs, out)
 	}
 }
+
+// Law 4: what an operator sets counts for the next request, for durability, permission and repeated ids, and is kept over a kill
+// (fault SND-17).
+func TestLaw4FusionctlChangesATopicInUse(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir)
+	topic := rmq.Unique("Set")
+	createTopic(t, s, topic, 4)
+	set := func(args ...string) string {
+		t.Helper()
+		code, out, errs := ctl(t, s, append([]string{"topic", "set", topic}, args...)...)
+		if code != 0 {
+			t.Fatalf("topic set %q: exit %d, %q", args, code, errs)
+		}
+		return out
+	}
+	send := func() (raw.Sent, error) {
+		t.Helper()
+		sender, err := raw.NewSender(s.Addr["broker"], "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sender.C.Close()
+		type answer struct {
+			sent raw.Sent
+			err  error
+		}
+		done := make(chan answer, 1)
+		sender.Go(topic, 1, []byte("x"), func(sent raw.Sent, err error) { done <- answer{sent, err} })
+		a := <-done
+		return a.sent, a.err
+	}
+	synced := func() (synced, end int64) {
+		t.Helper()
+		code, out, errs := ctl(t, s, "status", "-o", "json")
+		if code != 0 {
+			t.Fatalf("status: exit %d, %q", code, errs)
+		}
+		return raw.Int([]byte(out), "syncedPosition"), raw.Int([]byte(out), "maxPosition")
+	}
+	if _, err := send(); err != nil {
+		t.Fatal(err)
+	}
+	if out := set("--durability", "sync", "--until-consumed", "36h", "--idempotent"); !strings.Contains(out, "async") || !strings.Contains(out, "sync") || !strings.Contains(out, "36h") {
+		t.Errorf("it shows\n%s", out)
+	}
+	if _, err := send(); err != nil {
+		t.Fatal(err)
+	}
+	if at, end := synced(); at < end {
+		t.Errorf("after a send to a topic that is sync now %d of %d bytes are on the disk", at, end)
+	}
+	set("--perm", "r")
+	var refused *raw.CodeError
+	if _, err := send(); !errors.As(err, &refused) || refused.Code != 16 {
+		t.Errorf("a send without permission: %v", err)
+	}
+	if n, err := raw.Pull(dial(t, s, "broker"), "g", topic, 1, 0, 0, func(raw.Message) {}); err != nil || n != 2 {
+		t.Errorf("a pull of a topic that may only be read: next offset %d, %v", n, err)
+	}
+	set("--perm", "rw", "--write-queues", "1")
+	if n, err := raw.Pull(dial(t, s, "broker"), "g", topic, 1, 0, 0, func(raw.Message) {}); err != nil || n != 2 {
+		t.Errorf("a pull of a queue that producers are not told of any more: next offset %d, %v", n, err)
+	}
+
+	s.Kill()
+	s = start(t, dir)
+	if code, out, errs := ctl(t, s, "topic", "show", topic); code != 0 || !strings.Contains(out, "4 read, 1 write queues, rw, sync, idempotent, kept until consumed for 36h") {
+		t.Errorf("after a kill: exit %d, %q\n%s", code, errs, out)
+	}
+	if code, out, errs := ctl(t, s, "retention", "clean", "-o", "json"); code != 0 || raw.Int([]byte(out), "deletedFiles") != 0 {
+		t.Errorf("retention clean: exit %d, %q\n%s", code, errs, out)
+	}
+}
