@@ -48,12 +48,21 @@ func run(versions []string, dir string) error {
 	if err != nil {
 		return err
 	}
+	last, err := apache.Fetch("5.3.3", filepath.Join(dir, "maven"))
+	if err != nil {
+		return err
+	}
 	there, back := make([]*apache.Release, len(versions)), make([]*apache.Release, len(versions))
 	for i, version := range versions { // one after the other: they share what Maven keeps
-		if there[i], err = apache.Fetch(version, filepath.Join(dir, version)); err != nil {
-			return err
+		if version == "5.3.3" {
+			there[i], err = last.In(filepath.Join(dir, version))
+		} else {
+			there[i], err = apache.Fetch(version, filepath.Join(dir, version))
 		}
-		if back[i], err = apache.Fetch("5.3.3", filepath.Join(dir, version+"-back")); err != nil {
+		if err == nil {
+			back[i], err = last.In(filepath.Join(dir, version+"-back"))
+		}
+		if err != nil {
 			return err
 		}
 	}

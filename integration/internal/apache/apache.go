@@ -45,6 +45,11 @@ func Fetch(version, dir string) (*Release, error) {
 	return &Release{version, dir, strings.TrimSpace(string(b))}, err
 }
 
+// In is the same version with another place for the configuration, so that two brokers of it may run beside each other.
+func (r *Release) In(dir string) (*Release, error) {
+	return &Release{r.version, dir, r.classpath}, os.MkdirAll(dir, 0o755)
+}
+
 // Options of a broker.
 type Options struct {
 	NameServerHeap, Heap string   // of the two JVMs, as -Xmx has it
