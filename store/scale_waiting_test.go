@@ -2,6 +2,10 @@ package store_test
 
 import (
 	"fmt"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,4 +117,56 @@ func BenchmarkWaiting(b *testing.B) {
 			b.ReportMetric(float64(r.Bytes)/float64(max(r.Rows, 1)), "disk-B/row")
 		})
 	}
+}
+
+// BenchmarkWaitingMemory is what things that wait take of memory: a third each of halves, delays and retries, FUSIONMQ_BENCH_WAITING of them, 300,000 by
+// default; the budget, 64 MiB, is for ten million:
+//
+//	FUSIONMQ_BENCH_WAITING=10000000 go test -run '^$' -bench WaitingMemory -benchtime 1x ./store
+func BenchmarkWaitingMemory(b *testing.B) {
+	n := 300_000
+	if v := os.Getenv("FUSIONMQ_BENCH_WAITING"); v != "" {
+		var err error
+		if n, err = strconv.Atoi(v); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for range b.N {
+		s, err := store.Open(store.Options{Dir: b.TempDir()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		addTopic(b, s, "T", meta.Async)
+		before := anonymous(b)
+		if err := s.WaitApplied(b.Context(), waitForLong(b, s, n)); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(anonymous(b)-before), "anon-B")
+		st := s.StateStats()
+		b.ReportMetric(float64(st.Halves+st.Delays+st.Retries), "waiting")
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// anonymous is the resident memory of this process in bytes that no file backs, without what the collector can give back.
+func anonymous(b *testing.B) int64 {
+	b.Helper()
+	debug.FreeOSMemory()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for l := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(l, "RssAnon:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	b.Fatal("/proc/self/status says nothing of RssAnon")
+	return 0
 }

@@ -21,18 +21,19 @@ import (
 
 // options of a run.
 type options struct {
-	server string // the binary
-	peer   string // any of "rocketmq" and "nats", separated by commas
-	only   *regexp.Regexp
-	window time.Duration // of one measured window
-	runs   int           // windows a cell; the median counts
-	warm   time.Duration // load before the first window of FusionMQ
-	dir    string        // scratch
-	fill   int64         // bytes of data for the start budget
-	conns  int           // idle push connections
-	store  string        // -benchtime of the store's benchmarks
-	cache  bool          // fill the page cache before each section
-	behind int64         // messages that groups are behind before the writes beside them are measured
+	server  string // the binary
+	peer    string // any of "rocketmq" and "nats", separated by commas
+	only    *regexp.Regexp
+	window  time.Duration // of one measured window
+	runs    int           // windows a cell; the median counts
+	warm    time.Duration // load before the first window of FusionMQ
+	dir     string        // scratch
+	fill    int64         // bytes of data for the start budget
+	conns   int           // idle push connections
+	store   string        // -benchtime of the store's benchmarks
+	cache   bool          // fill the page cache before each section
+	waiting int64         // things that wait when their memory is measured
+	behind  int64         // messages that groups are behind before the writes beside them are measured
 }
 
 // section is one group of budgets that share a set-up.
@@ -80,6 +81,7 @@ func main() {
 	flag.IntVar(&o.conns, "conns", 19000, "idle push connections; the descriptor limit may allow fewer")
 	flag.StringVar(&o.store, "benchtime", "1s", "-benchtime of the store's benchmarks")
 	flag.Int64Var(&o.behind, "behind", 10_000_000, "messages of 128 B that 50 groups are behind before the writes of the section groups (three brokers get them: 9 GB of disk)")
+	flag.Int64Var(&o.waiting, "waiting", 10_000_000, "halves, delays and retries that wait when their memory is measured (4 GB of disk); 0 leaves that out")
 	flag.BoolVar(&o.cache, "cache", true, "fill the page cache before each section, as it is on a machine that has stored messages for a day")
 	flag.Parse()
 	var err error

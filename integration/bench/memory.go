@@ -43,6 +43,20 @@ func (b *bench) memoryBudgets() error {
 		return err
 	}
 	b.table.below("anonymous resident memory after 2 M messages of 128 B", float64(full.Anonymous)/mib, 96, "MiB")
+	return b.waitingMemory()
+}
+
+// waitingMemory measures the memory of what waits, by a benchmark of the store, whose own process it is.
+func (b *bench) waitingMemory() error {
+	if b.waiting == 0 {
+		return nil
+	}
+	got, err := b.goBench("store", "^BenchmarkWaitingMemory$", "1x", fmt.Sprint("FUSIONMQ_BENCH_WAITING=", b.waiting))
+	if err != nil {
+		return err
+	}
+	m := got["BenchmarkWaitingMemory"]
+	b.table.below(fmt.Sprintf("anonymous resident memory of the store for %.0f halves, delays and retries that wait, a third each", m["waiting"]), m["anon-B"]/mib, 64, "MiB")
 	return nil
 }
 

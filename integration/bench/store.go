@@ -34,11 +34,11 @@ func parseBenchmarks(out string) map[string]map[string]float64 {
 }
 
 // goBench runs benchmarks of a package of the repository.
-func (b *bench) goBench(pkg, pattern string) (map[string]map[string]float64, error) {
+func (b *bench) goBench(pkg, pattern, benchtime string, env ...string) (map[string]map[string]float64, error) {
 	_, file, _, _ := runtime.Caller(0)
-	cmd := exec.Command("go", "test", "./"+pkg, "-run", "^$", "-bench", pattern, "-benchtime", b.store, "-benchmem", "-count", "1")
+	cmd := exec.Command("go", "test", "./"+pkg, "-run", "^$", "-bench", pattern, "-benchtime", benchtime, "-benchmem", "-count", "1", "-timeout", "1h")
 	cmd.Dir = filepath.Join(filepath.Dir(file), "../..")
-	cmd.Env = append(os.Environ(), "TMPDIR="+b.dir) // the disk of the other sides
+	cmd.Env = append(append(os.Environ(), "TMPDIR="+b.dir), env...) // the disk of the other sides
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("go test -bench %s %s: %w\n%s", pattern, pkg, err, out)
@@ -49,7 +49,7 @@ func (b *bench) goBench(pkg, pattern string) (map[string]map[string]float64, err
 
 // storeBudgets runs the store's own benchmarks, which measure a bare baseline as the other side of each.
 func (b *bench) storeBudgets() error {
-	got, err := b.goBench("store/...", "^BenchmarkBudget")
+	got, err := b.goBench("store/...", "^BenchmarkBudget", b.store)
 	if err != nil {
 		return err
 	}
