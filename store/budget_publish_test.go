@@ -50,7 +50,7 @@ func BenchmarkBudgetPublish(b *testing.B) {
 				next := time.Now()
 				for range n / senders {
 					next = next.Add(time.Duration(r.ExpFloat64() * senders / rate * float64(time.Second)))
-					time.Sleep(time.Until(next))
+					<-time.After(time.Until(next))
 					fn()
 				}
 			})
