@@ -400,9 +400,12 @@ func (x *exporter) waiting() error {
 
 // inPlace tells whether a broker finds a delayed message where it was stored.
 func (x *exporter) inPlace(d state.Due) (bool, error) {
+	if d.Address < x.store.Bounds().Min {
+		return false, nil // its segment is gone, and the message was moved
+	}
 	b, release, err := x.store.RecordAt(d.Address)
 	if errors.Is(err, store.ErrNotAddress) {
-		return false, nil // its segment is gone, and the message was moved
+		return false, nil // it was in a damaged part
 	}
 	if err != nil {
 		return false, err

@@ -440,3 +440,52 @@ func TestUnusableDirectoriesAreRefused(t *testing.T) {
 		t.Errorf("left: %v, %v", names, err)
 	}
 }
+
+// Law 5: what waits goes along when its segment has gone and its record was moved, also when all that waits in the segments that are left
+// can stay where it is.
+func TestLaw5WhatWasMovedIsExported(t *testing.T) {
+	m := vfs.NewMem()
+	now := time.UnixMilli(1_800_000_000_000)
+	clock := func() time.Time { return now }
+	s, err := store.Open(store.Options{
+		Dir: "/s", FS: m, SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Exchange: fanout.New(), Now: clock,
+		Retention: store.Retention{Age: time.Hour, Interval: 1000 * time.Hour},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &source{t, m, s}
+	x.topic("T")
+	wait := func(body string) {
+		x.send(store.Message{Topic: "T", Body: []byte("timer " + body), DeliverAt: now.Add(30 * 24 * time.Hour).UnixMilli()})
+		x.send(store.Message{Topic: "T", Body: []byte("level " + body), DelayLevel: 18})
+		x.send(store.Message{Topic: "T", Body: []byte("half " + body), Half: true})
+	}
+	wait("moved")
+	for range 200 {
+		x.send(store.Message{Topic: "T", Body: make([]byte, 1000)})
+	}
+	now = now.Add(90 * time.Minute) // a level's delay is two hours
+	if n, err := s.Clean(); n == 0 || err != nil {
+		t.Fatalf("%d segments deleted, %v", n, err)
+	}
+	wait("left")
+	x.close()
+	run(t, m, export.Options{Now: clock})
+	got, open := exported(t, m)
+	var found []string
+	for h := range open.Halves() {
+		found = append(found, got[rocketmq.HalfTopic+"/0"][h.QueueOffset].Body)
+	}
+	for d := range open.Delays() {
+		name := rocketmq.TimerTopic + "/0"
+		if d.Level > 0 {
+			name = fmt.Sprint(rocketmq.ScheduleTopic, "/", d.Level-1)
+		}
+		found = append(found, got[name][d.QueueOffset].Body)
+	}
+	slices.Sort(found)
+	if diff := cmp.Diff([]string{"half left", "half moved", "level left", "level moved", "timer left", "timer moved"}, found); diff != "" {
+		t.Errorf("what waits (-want +got):\n%s", diff)
+	}
+}
