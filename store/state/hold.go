@@ -258,10 +258,10 @@ func (m *Machine) cancel(op *Op) bool {
 
 // empty takes everything out of a space.
 func (m *Machine) empty(s space, count *int) {
-	for *count > 0 {
+	for first := int64(0); *count > 0; {
 		var page [scanPage]waiting
 		n := 0
-		m.byAddress(s, 0, math.MaxInt64, func(w *waiting) bool {
+		m.byAddress(s, first, math.MaxInt64, func(w *waiting) bool {
 			page[n] = *w
 			n++
 			return n < len(page)
@@ -273,6 +273,7 @@ func (m *Machine) empty(s space, count *int) {
 		for i := range page[:n] {
 			m.remove(s, &page[i])
 		}
+		first = page[n-1].address // not behind it: several groups may have one
 		*count -= n
 	}
 }

@@ -23,6 +23,7 @@ type Machine struct {
 	sets     sets
 	stats    Stats
 	late     late
+	lows     lows
 
 	targets []string // scratch of Message
 	owed    []*group

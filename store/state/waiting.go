@@ -97,6 +97,7 @@ func (m *Machine) put(s space, w *waiting, fresh bool) {
 	m.table.Put(&m.key, &m.value, fresh)
 	m.key = keyOf(s, 1, w.due, w.address, w.group)
 	m.table.Put(&m.key, &m.value, fresh)
+	m.lows.added(s, &m.key)
 }
 
 // remove takes out what get has found.
@@ -123,20 +124,31 @@ func (m *Machine) replace(s space, old, w *waiting) {
 	m.table.Put(&m.key, &m.value, false)
 	m.key = keyOf(s, 1, w.due, w.address, w.group)
 	m.table.Put(&m.key, &m.value, true)
+	m.lows.added(s, &m.key)
 }
 
 // byDue calls fn for what waits in a space behind (due, address, group) in the order of due time, until it returns false.
 func (m *Machine) byDue(s space, due, address int64, group uint32, fn func(*waiting) bool) {
+	end := keyOf(s+1, 0, 0, 0, 0)
+	if due < 0 {
+		first := end
+		m.scan(m.lows.from(s), end, func(w *waiting) bool {
+			if first == end {
+				first = keyOf(s, 1, w.due, w.address, w.group)
+			}
+			return fn(w)
+		})
+		m.lows.found(s, first)
+		return
+	}
 	var from [KeyBytes]byte
 	switch {
-	case due < 0:
-		from = keyOf(s, 1, 0, 0, 0)
 	case group < math.MaxUint32:
 		from = keyOf(s, 1, due, address, group+1)
 	default:
 		from = keyOf(s, 1, due, address+1, 0)
 	}
-	m.scan(from, keyOf(s+1, 0, 0, 0, 0), fn)
+	m.scan(from, end, fn)
 }
 
 // byAddress calls fn for what waits in a space from first on and up to last, in the order of addresses.
