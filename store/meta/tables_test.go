@@ -166,7 +166,7 @@ func TestConcurrentChangesAllCount(t *testing.T) {
 		t.Errorf("%+v, told %d times", c, told)
 	}
 	no := errors.New("no")
-	if _, after, err := topics.Change("T", func(c *Topic) error { c.Perm = 0; return no }); err != no || after != nil || topics.Get("T").Perm != 6 {
+	if _, after, err := topics.Change("T", func(c *Topic) error { c.Perm = 0; return no }); !errors.Is(err, no) || after != nil || topics.Get("T").Perm != 6 {
 		t.Errorf("refused by its caller: %v, %+v", err, topics.Get("T"))
 	}
 	var bad *Invalid
