@@ -83,7 +83,7 @@ func (p *publisher) run() {
 // publishDue publishes everything that is due and returns when the next is.
 func (p *publisher) publishDue(ctx context.Context) int64 {
 	s := p.s
-	if wait := p.rest - s.o.Now().UnixMilli(); wait > 0 && wait <= publishGap.Milliseconds() { // more: the clock was set back
+	if s.now() < p.rest {
 		return p.rest
 	}
 	ds := make([]state.Due, publishBatch)
