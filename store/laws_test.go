@@ -211,6 +211,32 @@ func TestLaw3BytesPassThroughTheStore(t *testing.T) {
 	})
 }
 
+// Law 4: a message of a sync topic is on the disk when it is answered, the first of a new segment as well: whenever the power goes, it is there.
+func TestLaw4WhatIsAnsweredIsOnTheDisk(t *testing.T) {
+	mem := vfs.NewMem()
+	o := store.Options{Dir: "/s", FS: mem, SegmentBytes: 64 << 10, FlushInterval: time.Hour}
+	s := open(t, o)
+	addTopic(t, s, "S", meta.Sync)
+	var want []string
+	for i := range 30 {
+		want = append(want, fmt.Sprint(i, strings.Repeat(".", 7000)))
+		send(t, s, "S", 0, want[i])
+		cut := o
+		cut.FS = mem.CrashClone(rand.New(rand.NewPCG(1, uint64(i))), 0)
+		after, err := store.Open(cut)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, bodies(t, after, "S", 0), want)
+		if err := after.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.Bounds().Max; n < 3*64<<10 {
+		t.Errorf("the log has %d bytes: too few segments", n)
+	}
+}
+
 // Law 4: nobody sees a message of a sync topic before it is on the disk, in whatever way he looks: in its queue, in the topic, by key, by address, by
 // the entries that groups are owed. That holds for messages and for views, and an async topic beside it waits for nothing.
 func TestLaw4NothingIsVisibleBeforeItsDurability(t *testing.T) {
@@ -234,10 +260,12 @@ func TestLaw4NothingIsVisibleBeforeItsDurability(t *testing.T) {
 		})
 		end := s.Bounds().Max
 		var wg sync.WaitGroup
+		answered := 0
 		wg.Go(func() {
 			if r := sendKeyed(t, s, "S", "u1", "held"); r.Durability != meta.Sync {
 				t.Errorf("a message of a sync topic is %v", r.Durability)
 			}
+			answered++
 		})
 		synctest.Wait()
 		wg.Go(func() {
@@ -253,7 +281,7 @@ func TestLaw4NothingIsVisibleBeforeItsDurability(t *testing.T) {
 		fast := sendKeyed(t, s, "A", "u2", "fast") // answered while the disk stands still
 		synctest.Wait()
 		look := func() map[string]int {
-			got := map[string]int{"watchers": calls}
+			got := map[string]int{"watchers": calls, "answered": answered}
 			es := make([]store.TopicEntry, 9)
 			for _, topic := range []string{"S", meta.RetryPrefix + "g"} {
 				_, high := s.Queue(topic, 0, true).Range()
@@ -276,7 +304,7 @@ func TestLaw4NothingIsVisibleBeforeItsDurability(t *testing.T) {
 			return got
 		}
 		retry := meta.RetryPrefix + "g"
-		want := map[string]int{"watchers": 0, "S in its queue": 0, "S in the topic": 0, retry + " in its queue": 0, retry + " in the topic": 0, "by key": 0, "by key in A": 1, "owed of A": 2}
+		want := map[string]int{"answered": 0, "watchers": 0, "S in its queue": 0, "S in the topic": 0, retry + " in its queue": 0, retry + " in the topic": 0, "by key": 0, "by key in A": 1, "owed of A": 2}
 		if diff := cmp.Diff(want, look()); diff != "" {
 			t.Errorf("while the disk stands still (-want +got):\n%s", diff)
 		}
@@ -284,7 +312,7 @@ func TestLaw4NothingIsVisibleBeforeItsDurability(t *testing.T) {
 		wg.Wait()
 		synctest.Wait()
 		want = map[string]int{
-			"watchers": 2, "S in its queue": 1, "S in the topic": 1, retry + " in its queue": 1, retry + " in the topic": 1, "by key": 1, "by key in A": 1, "owed of A": 2, "owed of S": 1, "addresses": 3, // that of the operation as well
+			"answered": 1, "watchers": 2, "S in its queue": 1, "S in the topic": 1, retry + " in its queue": 1, retry + " in the topic": 1, "by key": 1, "by key in A": 1, "owed of A": 2, "owed of S": 1, "addresses": 3, // that of the operation as well
 		}
 		if diff := cmp.Diff(want, look()); diff != "" {
 			t.Errorf("after the sync (-want +got):\n%s", diff)
