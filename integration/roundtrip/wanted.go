@@ -367,7 +367,7 @@ func (w *wanted) arrive(addr string) error {
 	}
 	got, err := c.pull(place{"Tx", 0}, 1+halves)
 	if err == nil && len(got) != 1+halves {
-		err = fmt.Errorf("Tx has %q", got)
+		err = fmt.Errorf("topic Tx has %q", got)
 	}
 	return err
 }

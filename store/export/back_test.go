@@ -44,6 +44,11 @@ func TestWhatWasTakenOverGoesBack(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if name == "5.3.3-lmq" {
+				if err := vfs.WriteFile(m, "/s/config/lmqConsumerOffset.json", []byte(`{"lmqOffsetTable":{"%LMQ%vec1@g":2},"offsetTable":{"VecSLmq@g":{2:1}}}`), ""); err != nil {
+					t.Fatal(err)
+				}
+			}
 			seen := func(dir string) (light []string, returns, delays []state.Due) {
 				s, err := store.Open(store.Options{Dir: dir, FS: m, Now: now})
 				if err != nil {
@@ -75,6 +80,10 @@ func TestWhatWasTakenOverGoesBack(t *testing.T) {
 			lightBack, returnsBack, delays := seen("/x")
 			if diff := cmp.Diff(light, lightBack); diff != "" {
 				t.Errorf("light queues (-want +got):\n%s", diff)
+			}
+			p, err := rocketmq.ReadProgress(m, "/x")
+			if err != nil || name == "5.3.3-lmq" && (p.Light["%LMQ%vec1@g"] != 2 || p.Offsets["VecSLmq@g"][2] != 1) {
+				t.Errorf("offsets %v and %v, %v", p.Light, p.Offsets, err)
 			}
 			if len(returnsBack) > 0 {
 				t.Errorf("still open as a pop: %+v", returnsBack)

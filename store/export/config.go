@@ -153,6 +153,9 @@ func (x *exporter) config() error {
 	if err := offsets.Persist(); err != nil {
 		return err
 	}
+	if err := x.lightOffsets(offsets); err != nil {
+		return err
+	}
 	levels := map[string]int64{}
 	for id, l := range x.levels {
 		if id < 0 {
@@ -184,6 +187,34 @@ func (x *exporter) config() error {
 		point = rocketmq.Checkpoint{}
 	}
 	return vfs.WriteFile(x.FS, filepath.Join(x.Dst, "checkpoint"), point.Encode(), "")
+}
+
+// lightOffsets writes what has been committed into the file that a broker with light queues on reads instead, when there are any.
+func (x *exporter) lightOffsets(offsets *meta.Offsets) error {
+	light, all := map[string]int64{}, map[string]map[int32]int64{}
+	some := false
+	for q := range x.queues.all {
+		some = some || strings.HasPrefix(q.topic, rocketmq.LightPrefix)
+	}
+	if !some {
+		return nil
+	}
+	for _, o := range offsets.All() {
+		key := o.Topic + "@" + o.Group
+		if strings.HasPrefix(o.Topic, rocketmq.LightPrefix) {
+			light[key] = o.Offset
+			continue
+		}
+		if all[key] == nil {
+			all[key] = map[int32]int64{}
+		}
+		all[key][o.Queue] = o.Offset
+	}
+	b, err := json.Marshal(map[string]any{"lmqOffsetTable": light, "offsetTable": all})
+	if err != nil {
+		return err
+	}
+	return vfs.WriteFile(x.FS, filepath.Join(x.Dst, rocketmq.ConfigDir, rocketmq.LightOffsets), b, "")
 }
 
 // pushOffsets gives each push group committed offsets at the first message that it is still owed, in topics where it has none.

@@ -29,7 +29,8 @@ type Progress struct {
 
 const maxConfigBytes = 1 << 28
 
-const lightOffsets = "lmqConsumerOffset.json"
+// LightOffsets is the file in config/ in which a broker that has light queues on keeps the offsets of all queues.
+const LightOffsets = "lmqConsumerOffset.json"
 
 // ReadProgress reads it from the configuration of a store directory. What is missing is zero, which repeats and never loses: a
 // broker does the same. A file that cannot be used is replaced by its backup.
@@ -68,11 +69,11 @@ func ReadProgress(fsys vfs.FS, dir string) (Progress, error) {
 		}
 		return nil
 	}
-	for _, name := range []string{meta.OffsetTable, lightOffsets} {
+	for _, name := range []string{meta.OffsetTable, LightOffsets} {
 		if err := readConfig(fsys, filepath.Join(config, name), offsets); err != nil {
 			return p, err
 		}
-		if name == lightOffsets {
+		if name == LightOffsets {
 			p.Offsets = last
 		}
 		last = nil
