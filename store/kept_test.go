@@ -301,6 +301,17 @@ func TestLaw1IDOfAMovedMessageIsKnown(t *testing.T) {
 						}
 					}
 					ask("as it is")
+					for i := range waits { // what waits is not visible, wherever it is
+						v := record.Properties(onceWaiting(f, nil, 0, i).Properties)
+						for name, id := range v {
+							if string(name) != "UNIQ_KEY" {
+								continue
+							}
+							if got := byKey(t, s, store.KeyQuery{Topic: "T", Key: string(id), Unique: true}); len(got) != 0 {
+								t.Errorf("turn %d: %s is found at %v", turn, id, got)
+							}
+						}
+					}
 					if err := s.Close(); err != nil {
 						t.Fatal(err)
 					}
@@ -409,4 +420,42 @@ func onceWaitingModel(rt *rapid.T) {
 			synctest.Wait()
 		},
 	})
+}
+
+// Ruling A16: the outcome of a transaction is remembered for as long as its id is, and ten minutes at least, also over a restart.
+func TestOutcomesAreRememberedForTheWindow(t *testing.T) {
+	for window, want := range map[time.Duration]time.Duration{time.Second: 15 * time.Minute, 3 * time.Hour: 3*time.Hour + 5*time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			o := store.Options{FS: vfs.NewMem(), Dir: "/s", SegmentBytes: 64 << 10, OnceWindow: window, Retention: store.Retention{Interval: 24 * time.Hour}}
+			s, err := tryOpen(t, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			addTopic(t, s, "T", meta.Async)
+			first := half(t, s, "T", 0, "x")
+			if err := endHalf(s, first.Address, true); err != nil {
+				t.Fatal(err)
+			}
+			for _, at := range []time.Duration{want - time.Minute, want + time.Minute} {
+				time.Sleep(at - time.Since(time.UnixMilli(first.StoreTime)))
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if s, err = tryOpen(t, o); err != nil {
+					t.Fatal(err)
+				}
+				other := half(t, s, "T", 0, "of another one") // outcomes are forgotten as operations come
+				if err := endHalf(s, other.Address, false); err != nil {
+					t.Fatal(err)
+				}
+				settle(t, s)
+				if got, known := s.Half(first.Address).Outcome, at < want; known != (got == state.Committed) {
+					t.Errorf("window %v: outcome %d after %v, want it to be known until %v", window, got, at, want)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }
