@@ -116,7 +116,7 @@ func (b *bench) mariaDB() (rate float64, about string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }() // its server is stopped next
 	db.SetMaxOpenConns(lifeWriters)
 	db.SetMaxIdleConns(lifeWriters)
 	if _, err := db.Exec(lifeTable); err != nil {
@@ -177,20 +177,18 @@ func (b *bench) rowLives(db *sql.DB) (best float64, lives int64, err error) {
 	return best, done.Load(), nil
 }
 
-// rowLife is one connection's work. Every statement is a transaction of its own.
+// rowLife is one connection's work. Every statement is a transaction of its own. What is prepared ends with the connection.
 func rowLife(ctx context.Context, c *sql.Conn, done *atomic.Int64) error {
-	defer c.Close()
+	defer func() { _ = c.Close() }() // its server is stopped next
 	insert, err := c.PrepareContext(ctx, `INSERT INTO notify_msg_00 (msg_id, topic, message_type, group_id, body, body_size, header, committed, born_time, gmt_create, next_post_time, publisher_host)
 		VALUES (?, 'Bench', 'TagA', 'S-bench', ?, ?, '', 1, ?, ?, ?, '127.0.0.1')`)
 	if err != nil {
 		return err
 	}
-	defer insert.Close()
 	remove, err := c.PrepareContext(ctx, "DELETE FROM notify_msg_00 WHERE msg_id = ?")
 	if err != nil {
 		return err
 	}
-	defer remove.Close()
 	body, id := randomBody(1024), make([]byte, 16)
 	for ctx.Err() == nil {
 		_, _ = rand.Read(id) // it never fails
