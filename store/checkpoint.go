@@ -90,7 +90,8 @@ func (s *Store) loadCheckpoint() (c checkpoint, ok bool, err error) {
 	return c, true, nil
 }
 
-// snapshot takes the state as of the dispatcher's position; the dispatcher calls it, or nobody while it rests.
+// snapshot takes the state for a checkpoint at position, below which everything has been dispatched. The state may be ahead of it: it passes
+// over what it has seen.
 func (s *Store) snapshot(position int64, clean bool) checkpoint {
 	s.machine.RLock()
 	defer s.machine.RUnlock()
@@ -102,8 +103,33 @@ func (s *Store) snapshot(position int64, clean bool) checkpoint {
 	return c
 }
 
-// saveCheckpoint writes c once the log below it is durable.
-func (s *Store) saveCheckpoint(c checkpoint) {
+// checkpointNow has the checkpoint on the disk speak for all that has been dispatched. What is about to go with its segment must not be
+// needed to read the log from an older one: a message that was published is owed to the groups that its body was for. Where there is no room
+// for a file there is none afterwards, and a start finds what was restated.
+func (s *Store) checkpointNow() error {
+	position := s.dispatch.position() // before the state is taken
+	if s.saveCheckpoint(s.snapshot(position, false)) == nil {
+		return nil
+	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	err := s.o.FS.Remove(s.path(ownDir, checkpointName))
+	if err == nil {
+		err = s.o.FS.SyncDir(s.path(ownDir))
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return err
+}
+
+// saveCheckpoint writes c once the log below it is durable, unless there is a newer one.
+func (s *Store) saveCheckpoint(c checkpoint) error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	if c.position < s.rows.saved {
+		c.pin.Release()
+		return nil
+	}
 	err := s.syncLog()
 	if err == nil {
 		err = s.writeCheckpoint(c)
@@ -113,6 +139,7 @@ func (s *Store) saveCheckpoint(c checkpoint) {
 	if err != nil && !s.closed.Load() {
 		s.event(levelWarn, "checkpoint could not be written, a start after a crash reads more of the log", "position", c.position, "err", err)
 	}
+	return err
 }
 
 // writeCheckpoint writes c, whose log is durable, when the files that it names are. The files of the one before may go then.
@@ -126,14 +153,15 @@ func (s *Store) writeCheckpoint(c checkpoint) error {
 		return err
 	}
 	s.rows.pin.Release()
-	s.rows.pin = c.pin
+	s.rows.pin, s.rows.saved = c.pin, c.position
 	return nil
 }
 
 // rows are what waits: the table of the state machine.
 type rows struct {
 	*runs.Table
-	pin *runs.Pin // what the checkpoint on the disk needs
+	pin   *runs.Pin // what the checkpoint on the disk needs
+	saved int64     // position of the one that was written last
 }
 
 // openRows makes an empty table, instead of the one that is there.

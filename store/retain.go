@@ -220,6 +220,9 @@ func (c *cleaner) delete(position int64, reason string) error {
 		}
 	}
 	if err == nil {
+		err = s.checkpointNow()
+	}
+	if err == nil {
 		err = s.index.RaiseMin(position)
 	}
 	if err != nil {

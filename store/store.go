@@ -105,6 +105,7 @@ type Store struct {
 	syncEnds  joiner
 	publisher publisher
 	rows      rows
+	saving    sync.Mutex // of checkpoints
 	machine   struct {
 		sync.RWMutex
 		*state.Machine // changed by the dispatcher alone
@@ -209,7 +210,7 @@ func (s *Store) housekeeping() {
 			}
 			failing = err != nil
 		case c := <-s.dispatch.checkpoints:
-			s.saveCheckpoint(c)
+			_ = s.saveCheckpoint(c) // it has told
 		}
 	}
 }
