@@ -13,6 +13,7 @@ func FuzzRestated(f *testing.F) {
 	f.Add((&statePiece{from: 1 << 40, part: 2, last: true, bytes: []byte("state")}).append(nil))
 	f.Add(appendBounds(nil, []queue.Bound{{Topic: "A", Queue: 3, Next: 700}, {Topic: "%RETRY%g", Queue: queue.MaxQueueID, Next: 1 << 50}}))
 	f.Add([]byte{restateVersion, restateQueues, 0xff, 0xff, 0xff, 0x0f})
+	f.Add([]byte{restateVersion, restateQueues, 1, 100, 'T', 0, 0}) // a name that is longer than the record
 	f.Add([]byte{restateVersion, restateState, 0, 1, 1})
 	f.Add([]byte{1, 1})
 	f.Add([]byte{restateVersion, 1})

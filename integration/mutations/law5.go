@@ -70,7 +70,7 @@ func law5() []mutation {
 		},
 		{
 			law: "5", name: "the outcome of a transaction is not remembered", file: "store/state/hold.go",
-			old: "const OutcomeMemory = 15 * 60_000", new: "const OutcomeMemory = 0",
+			old: "if w, ok = m.get(spaceOutcome, address, 0); !ok {", new: "if w, ok = m.get(spaceOutcome, address, 0); true {",
 			pkg: inStore, test: "TestLaw5OutcomeOfATransactionIsFinal",
 		},
 		{

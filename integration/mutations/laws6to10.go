@@ -41,10 +41,10 @@ func laws6To10() []mutation {
 		{
 			law: "9", name: "as many operations are made room for as a record says", file: "store/state/codec.go",
 			old: "n := d.count(MaxOps, 3, \"operations\")", new: "n := int(d.uvarint(MaxOps))",
-			pkg: inState, test: "TestDecodeOpsIsLoudAboutWhatItDoesNotKnow",
+			pkg: inState, test: "TestLaw9CountsAreBoundedByTheirBytes",
 		},
 		{
-			law: "9", name: "as many queues are restored as a record says", file: "store/restate.go",
+			law: "9", name: "the name of a queue may be longer than the record that restores it", file: "store/restate.go",
 			old: "if uint64(len(b)) < k {", new: "if false {",
 			pkg: inStore, test: "FuzzRestated",
 		},
