@@ -92,7 +92,7 @@ type snapshot[T comparable] struct {
 // attribute is what is asked of one source.
 type attribute[T comparable] struct {
 	texts   *table[T]
-	ranges  *ranges[T]
+	ranges  forest[T]
 	present []posting[T]
 }
 
@@ -118,7 +118,7 @@ func (x *Index[T]) Add(e *filter.Expr, owner T) bool {
 	id := identity{e.Rules(), e.String()}
 	if have := x.mu.entries[id]; have != nil {
 		if owners := *have.owners.Load(); !slices.Contains(owners, owner) {
-			owners = append(slices.Clone(owners), owner)
+			owners = append(owners, owner) // behind what others see of it
 			have.owners.Store(&owners)
 		}
 		return false
@@ -190,7 +190,7 @@ func (s *snapshot[T]) add(n *entry[T]) {
 	for i, k := range n.keys {
 		p := n.posting(i)
 		if k.Kind == filter.KeyAlways {
-			s.always = append(slices.Clip(s.always), p)
+			s.always = append(s.always, p) // behind what others see of it; so below
 			n.sources = append(n.sources, -1)
 			continue
 		}
@@ -206,7 +206,7 @@ func (s *snapshot[T]) add(n *entry[T]) {
 		case filter.KeyRange:
 			a.ranges = a.ranges.with(k.Low, k.High, p)
 		default:
-			a.present = append(slices.Clip(a.present), p)
+			a.present = append(a.present, p)
 		}
 		attrs[src] = a
 	}
@@ -283,9 +283,11 @@ func (x *Index[T]) Match(dst []T, m *filter.Message, w *Matcher) []T {
 				dst = ps[i].take(dst, w, true)
 			}
 		}
-		if a.ranges != nil {
+		if len(a.ranges) > 0 {
 			if n, whole, ok := filter.Number(text); ok {
-				dst = a.ranges.take(dst, n, w, whole)
+				for _, r := range a.ranges {
+					dst = r.take(dst, n, w, whole)
+				}
 			}
 		}
 		for i := range a.present {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// ranges finds the filters that ask for a number between two bounds. It is immutable; nil has none.
+// ranges finds the filters that ask for a number between two bounds. It is immutable.
 //
 // It is a segment tree: bounds cut the numbers into points and the gaps between them, which are the leaves, and a range is
 // kept at the few nodes that together cover it. A lookup visits the leaf of a number and what is above it, so its cost is
@@ -22,25 +22,36 @@ type interval[T comparable] struct {
 	posting[T]
 }
 
-// with returns ranges with one more.
-func (r *ranges[T]) with(low, high float64, p posting[T]) *ranges[T] {
-	var all []interval[T]
-	if r != nil {
-		all = slices.Clip(r.all)
+// forest is ranges in several trees, each larger than all behind it together but for small ones, so that one more range makes few of them again.
+type forest[T comparable] []*ranges[T]
+
+const smallTree = 32 // ranges; up to here one tree is made again for each
+
+// with returns a forest with one more range.
+func (f forest[T]) with(low, high float64, p posting[T]) forest[T] {
+	all := []interval[T]{{low, high, p}}
+	n := len(f)
+	for n > 0 && len(f[n-1].all) <= max(len(all), smallTree) {
+		n--
+		all = append(slices.Clip(f[n].all), all...)
 	}
-	return newRanges(append(all, interval[T]{low, high, p}))
+	return append(slices.Clone(f[:n]), newRanges(all))
 }
 
-// without returns ranges without those of a filter, nil when there are no others.
-func (r *ranges[T]) without(e *entry[T]) *ranges[T] {
-	if r == nil {
-		return nil
+// without returns a forest without the ranges of a filter, nil when there are no others.
+func (f forest[T]) without(e *entry[T]) forest[T] {
+	var left forest[T]
+	for _, r := range f {
+		if slices.ContainsFunc(r.all, func(i interval[T]) bool { return i.entry == e }) {
+			all := slices.DeleteFunc(slices.Clone(r.all), func(i interval[T]) bool { return i.entry == e })
+			if len(all) == 0 {
+				continue
+			}
+			r = newRanges(all)
+		}
+		left = append(left, r)
 	}
-	all := slices.DeleteFunc(slices.Clone(r.all), func(i interval[T]) bool { return i.entry == e })
-	if len(all) == 0 {
-		return nil
-	}
-	return newRanges(all)
+	return left
 }
 
 func newRanges[T comparable](all []interval[T]) *ranges[T] {

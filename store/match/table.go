@@ -5,8 +5,90 @@ import (
 	"slices"
 )
 
-// table finds the filters that ask for a text. It is immutable; nil has none.
+// table finds the filters that ask for a text. It is immutable; nil has none. A change copies a chunk and the list of chunks, so that an index
+// takes many filters in little time.
 type table[T comparable] struct {
+	chunks []*chunk[T] // by the upper bits of the hash; a power of two
+	shift  int         // of the hash
+	used   int         // texts
+}
+
+const chunkTexts = 48 // at most, on average
+
+func (t *table[T]) find(text []byte) []posting[T] {
+	h := hashOf(text)
+	if c := t.chunks[h>>t.shift]; c != nil {
+		return c.find(h, text)
+	}
+	return nil
+}
+
+// with returns a table with one more filter for a text.
+func (t *table[T]) with(text string, p posting[T]) *table[T] {
+	n := &table[T]{chunks: make([]*chunk[T], 1), shift: 32}
+	switch {
+	case t != nil && t.used >= chunkTexts*len(t.chunks):
+		n = t.split()
+	case t != nil:
+		n = &table[T]{slices.Clone(t.chunks), t.shift, t.used}
+	}
+	h := hashOf([]byte(text))
+	n.set(h, n.chunks[h>>n.shift].with(h, text, p))
+	return n
+}
+
+// without returns a table without a filter, nil when it was the last one. It does not get fewer chunks.
+func (t *table[T]) without(text string, e *entry[T]) *table[T] {
+	h := hashOf([]byte(text))
+	c := t.chunks[h>>t.shift]
+	if c == nil || c.hashes[c.place(h, text)] == 0 {
+		return t // an earlier key took it
+	}
+	n := &table[T]{slices.Clone(t.chunks), t.shift, t.used}
+	n.set(h, c.without(h, text, e))
+	if n.used == 0 {
+		return nil
+	}
+	return n
+}
+
+// set changes a table that nobody has seen yet.
+func (t *table[T]) set(h uint32, c *chunk[T]) {
+	p := &t.chunks[h>>t.shift]
+	t.used += c.texts() - (*p).texts()
+	*p = c
+}
+
+func (t *chunk[T]) texts() int {
+	if t == nil {
+		return 0
+	}
+	return t.used
+}
+
+// split returns the texts in twice as many chunks.
+func (t *table[T]) split() *table[T] {
+	n := &table[T]{make([]*chunk[T], 2*len(t.chunks)), t.shift - 1, t.used}
+	for _, c := range t.chunks {
+		if c == nil {
+			continue
+		}
+		for i, s := range c.slots {
+			if s.list == nil {
+				continue
+			}
+			p := &n.chunks[c.hashes[i]>>n.shift]
+			if *p == nil {
+				*p = newChunk[T](len(c.hashes))
+			}
+			(*p).put(c.hashes[i], s)
+		}
+	}
+	return n
+}
+
+// chunk has the texts of some hashes. It is immutable; nil has none.
+type chunk[T comparable] struct {
 	hashes []uint32 // 0 is free; a power of two, at most half of them taken. Most lookups end here
 	slots  []slot[T]
 	used   int
@@ -22,7 +104,7 @@ var seed = maphash.MakeSeed()
 func hashOf(text []byte) uint32 { return uint32(maphash.Bytes(seed, text)) | 1 }
 
 // place is where a text is, or would be put.
-func (t *table[T]) place(h uint32, text string) int {
+func (t *chunk[T]) place(h uint32, text string) int {
 	mask := len(t.hashes) - 1
 	for i := int(h>>1) & mask; ; i = (i + 1) & mask {
 		if t.hashes[i] == 0 || t.hashes[i] == h && t.slots[i].text == text {
@@ -32,8 +114,7 @@ func (t *table[T]) place(h uint32, text string) int {
 }
 
 // find returns the filters that ask for a text.
-func (t *table[T]) find(text []byte) []posting[T] {
-	h := hashOf(text)
+func (t *chunk[T]) find(h uint32, text []byte) []posting[T] {
 	mask := len(t.hashes) - 1
 	for i := int(h>>1) & mask; ; i = (i + 1) & mask {
 		switch t.hashes[i] {
@@ -47,8 +128,8 @@ func (t *table[T]) find(text []byte) []posting[T] {
 	}
 }
 
-// put changes a table that nobody has seen yet.
-func (t *table[T]) put(h uint32, s slot[T]) {
+// put changes a chunk that nobody has seen yet.
+func (t *chunk[T]) put(h uint32, s slot[T]) {
 	i := t.place(h, s.text)
 	if t.hashes[i] == 0 {
 		t.used++
@@ -56,30 +137,29 @@ func (t *table[T]) put(h uint32, s slot[T]) {
 	t.hashes[i], t.slots[i] = h, s
 }
 
-func newTable[T comparable](size int) *table[T] {
-	return &table[T]{hashes: make([]uint32, size), slots: make([]slot[T], size)}
+func newChunk[T comparable](size int) *chunk[T] {
+	return &chunk[T]{hashes: make([]uint32, size), slots: make([]slot[T], size)}
 }
 
-// with returns a table with one more filter for a text.
-func (t *table[T]) with(text string, p posting[T]) *table[T] {
-	h := hashOf([]byte(text))
-	var n *table[T]
+// with returns a chunk with one more filter for a text.
+func (t *chunk[T]) with(h uint32, text string, p posting[T]) *chunk[T] {
+	var n *chunk[T]
 	switch {
 	case t == nil:
-		n = newTable[T](8)
+		n = newChunk[T](8)
 	case 2*(t.used+1) > len(t.hashes):
 		n = t.sized(2 * len(t.hashes))
 	default:
-		n = &table[T]{slices.Clone(t.hashes), slices.Clone(t.slots), t.used}
+		n = &chunk[T]{slices.Clone(t.hashes), slices.Clone(t.slots), t.used}
 	}
-	n.put(h, slot[T]{text, append(slices.Clip(n.slots[n.place(h, text)].list), p)})
+	n.put(h, slot[T]{text, append(n.slots[n.place(h, text)].list, p)}) // behind what others see of it
 	return n
 }
 
-// without returns a table without a filter, nil when it was the last one.
-func (t *table[T]) without(text string, e *entry[T]) *table[T] {
-	n := &table[T]{t.hashes, slices.Clone(t.slots), t.used}
-	s := &n.slots[t.place(hashOf([]byte(text)), text)]
+// without returns a chunk without a filter, nil when it was the last one.
+func (t *chunk[T]) without(h uint32, text string, e *entry[T]) *chunk[T] {
+	n := &chunk[T]{t.hashes, slices.Clone(t.slots), t.used}
+	s := &n.slots[t.place(h, text)]
 	if s.list = without(s.list, e); s.list != nil {
 		return n
 	}
@@ -94,9 +174,9 @@ func (t *table[T]) without(text string, e *entry[T]) *table[T] {
 	return n.sized(size)
 }
 
-// sized returns the texts that have filters in a table of another size.
-func (t *table[T]) sized(size int) *table[T] {
-	n := newTable[T](size)
+// sized returns the texts that have filters in a chunk of another size.
+func (t *chunk[T]) sized(size int) *chunk[T] {
+	n := newChunk[T](size)
 	for i, s := range t.slots {
 		if s.list != nil {
 			n.put(t.hashes[i], s)
