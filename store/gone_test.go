@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -164,5 +165,48 @@ func TestBodiesOfViewsAreKeptUntilConsumed(t *testing.T) {
 	settle(t, s)
 	if n := look(t, s); n == 0 {
 		t.Error("nothing deleted although everything was read")
+	}
+}
+
+// What attached groups are owed of a view whose body has gone early is in the checkpoint that the deletion leaves: the replay of an older one
+// would have to read the body to know who is owed it.
+func TestLaw5WhatIsOwedOfAViewNeedsNoBodyThatHasGone(t *testing.T) {
+	c, mem := newClock(), vfs.NewMem()
+	o := retentionOn(c, mem)
+	o.Retention.ViewWindow = time.Hour
+	s, err := tryOpen(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addTopic(t, s, "T", meta.Async)
+	addTopic(t, s, "F", meta.Async)
+	operate(t, s, bindOps("T", "g")...)
+	h := half(t, s, "T", 0, "body")
+	fillTopic(t, s, c, "F", 1, 70)
+	settle(t, s)
+	if err := s.Close(); err != nil { // a checkpoint in the second segment
+		t.Fatal(err)
+	}
+	o.CheckpointBytes, o.Exchange = 1<<30, newFanout()
+	if s, err = tryOpen(t, o); err != nil {
+		t.Fatal(err)
+	}
+	if err := endHalf(s, h.Address, true); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, s)
+	want := owedRecords(t, s, []string{"T"})
+	mem.SetDisk(diskTotal*15/100-1, diskTotal)
+	if n := look(t, s); n != 1 || len(want) != 1 {
+		t.Fatalf("%d segments deleted, %d messages owed, want 1 of each", n, len(want))
+	}
+	after := mem.CrashClone(rand.New(rand.NewPCG(1, 1)), 1)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.FS, o.Exchange = after, newFanout()
+	s = open(t, o)
+	if d := cmp.Diff(want, owedRecords(t, s, []string{"T"})); d != "" {
+		t.Errorf("owed after the power cut (-before +after):\n%s", d)
 	}
 }
