@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -445,8 +446,9 @@ func TestUnusableDirectoriesAreRefused(t *testing.T) {
 // can stay where it is.
 func TestLaw5WhatWasMovedIsExported(t *testing.T) {
 	m := vfs.NewMem()
-	now := time.UnixMilli(1_800_000_000_000)
-	clock := func() time.Time { return now }
+	var ms atomic.Int64
+	ms.Store(1_800_000_000_000)
+	clock := func() time.Time { return time.UnixMilli(ms.Load()) }
 	s, err := store.Open(store.Options{
 		Dir: "/s", FS: m, SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Exchange: fanout.New(), Now: clock,
 		Retention: store.Retention{Age: time.Hour, Interval: 1000 * time.Hour},
@@ -457,7 +459,7 @@ func TestLaw5WhatWasMovedIsExported(t *testing.T) {
 	x := &source{t, m, s}
 	x.topic("T")
 	wait := func(body string) {
-		x.send(store.Message{Topic: "T", Body: []byte("timer " + body), DeliverAt: now.Add(30 * 24 * time.Hour).UnixMilli()})
+		x.send(store.Message{Topic: "T", Body: []byte("timer " + body), DeliverAt: clock().Add(30 * 24 * time.Hour).UnixMilli()})
 		x.send(store.Message{Topic: "T", Body: []byte("level " + body), DelayLevel: 18})
 		x.send(store.Message{Topic: "T", Body: []byte("half " + body), Half: true})
 	}
@@ -465,7 +467,7 @@ func TestLaw5WhatWasMovedIsExported(t *testing.T) {
 	for range 200 {
 		x.send(store.Message{Topic: "T", Body: make([]byte, 1000)})
 	}
-	now = now.Add(90 * time.Minute) // a level's delay is two hours
+	ms.Add((90 * time.Minute).Milliseconds()) // a level's delay is two hours
 	if n, err := s.Clean(); n == 0 || err != nil {
 		t.Fatalf("%d segments deleted, %v", n, err)
 	}
