@@ -143,5 +143,15 @@ func law5() []mutation {
 			old: "if _, busy := o.mu.flights[id.hash]; busy {", new: "if _, busy := o.mu.flights[id.hash]; false && busy {",
 			pkg: inStore, test: "TestConcurrentSendsOfOneIDAreStoredOnce",
 		},
+		{
+			law: "5", name: "acknowledgements of a pop are passed over", file: "store/rocketmq/pop.go",
+			old: "c.done |= 1 << i", new: "_ = c",
+			pkg: inStore, test: "TestWhatAPopConsumerHasNotAcknowledgedComesAgain",
+		},
+		{
+			law: "5", name: "a pop that came again comes once more", file: "store/rocketmq/pop.go",
+			old: "ok && v.QueueOffset() <= last {", new: "ok && v.QueueOffset() < last {",
+			pkg: inStore, test: "TestWhatAPopConsumerHasNotAcknowledgedComesAgain",
+		},
 	}
 }
