@@ -4,6 +4,7 @@ package broker
 // UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201), GET_SUBSCRIPTIONGROUP_CONFIG (352).
 
 import (
+	"errors"
 	"maps"
 	"strings"
 
@@ -12,17 +13,28 @@ import (
 )
 
 func updateTopic(c *call) error {
-	r := c.req
-	name := r.Get("topic")
+	name := c.req.Get("topic")
 	if err := c.b.checkAdminTopic(name); err != nil {
 		return err
 	}
-	t := meta.DefaultTopic(strings.Clone(name))
 	defer c.b.creating.lock(name)()
-	old := c.b.store.Topics().Get(name)
-	if old != nil {
-		t = *old
+	_, _, err := c.b.store.Topics().Change(name, c.setTopic)
+	if errors.Is(err, meta.ErrNoTopic) {
+		t := meta.DefaultTopic(strings.Clone(name))
+		if err := c.setTopic(&t); err != nil {
+			return err
+		}
+		_, err = c.b.putNewTopicLocked(t)
 	}
+	if err != nil {
+		return err
+	}
+	return c.ok()
+}
+
+// setTopic gives t what the request says.
+func (c *call) setTopic(t *meta.Topic) error {
+	r := c.req
 	for _, f := range []struct {
 		field string
 		to    *int32
@@ -47,15 +59,7 @@ func updateTopic(c *call) error {
 	if t.Attributes["message.type"] == "MIXED" || t.Attributes["+message.type"] == "MIXED" {
 		return refuse(remoting.RespInvalidParameter, "attribute message.type is MIXED: this broker does not enable mixed message types")
 	}
-	if old == nil {
-		_, err = c.b.putNewTopicLocked(t)
-	} else {
-		err = c.b.store.Topics().Put(t)
-	}
-	if err != nil {
-		return err
-	}
-	return c.ok()
+	return nil
 }
 
 // changeAttributes applies "+key=value,-key" to attributes.
