@@ -27,6 +27,7 @@ type bodies struct {
 
 	young atomic.Pointer[placed] // a place of the log that is within the window, so that not every body has to be looked at
 	again atomic.Int64           // bodies that were appended again
+	said  func()                 // nil, but in tests: called when some were
 }
 
 // placed is a position, and when what is there was stored, in milliseconds since 1970.
@@ -58,25 +59,16 @@ func (s *Store) keepBodies(ops []state.Op) ([]state.Op, error) {
 	var old []bodyAt
 	for i := range ops {
 		op := &ops[i]
-		b := bodyAt{op.Position, op.Size}
+		b, ok := named(op)
 		switch {
-		case op.View != nil:
-			b = bodyAt{op.View.Position, op.View.Size}
-		case op.Kind != state.OpReturn:
-			continue
-		}
-		switch {
+		case !ok:
 		case b.position < s.log.Min():
-			s.machine.RLock()
-			o, ok := s.machine.Place(op.First)
-			s.machine.RUnlock()
-			switch {
-			case ok && o.Position >= s.log.Min():
+			if o, ok := s.movedBody(op.First); ok {
 				if others == nil {
 					others = map[bodyAt]bodyAt{}
 				}
-				others[b] = bodyAt{o.Position, o.Size}
-			case op.View == nil:
+				others[b] = o
+			} else if op.View == nil {
 				return nil, ErrNotAddress
 			}
 		case b.position < s.bodies.cut, op.View != nil && s.isOld(b, now):
@@ -100,16 +92,42 @@ func (s *Store) keepBodies(ops []state.Op) ([]state.Op, error) {
 	ops = slices.Clone(ops)
 	for i := range ops {
 		op := &ops[i]
-		if op.View == nil {
-			if b, ok := others[bodyAt{op.Position, op.Size}]; ok && op.Kind == state.OpReturn {
-				op.Position, op.Size = b.position, b.size
+		b, ok := named(op)
+		if !ok {
+			continue
+		}
+		o, ok := others[b]
+		if !ok && b.position < s.log.Min() { // the deletion that was about to take it has done so, while others were copied
+			if o, ok = s.movedBody(op.First); !ok && op.View == nil {
+				return nil, ErrNotAddress
 			}
-		} else if b, ok := others[bodyAt{op.View.Position, op.View.Size}]; ok {
+		}
+		switch {
+		case !ok:
+		case op.View == nil:
+			op.Position, op.Size = o.position, o.size
+		default:
 			v := *op.View
-			v.Position, v.Size, op.View = b.position, b.size, &v
+			v.Position, v.Size, op.View = o.position, o.size, &v
 		}
 	}
 	return ops, nil
+}
+
+// named is the body that an operation names, if it names one that may go.
+func named(op *state.Op) (bodyAt, bool) {
+	if op.View != nil {
+		return bodyAt{op.View.Position, op.View.Size}, true
+	}
+	return bodyAt{op.Position, op.Size}, op.Kind == state.OpReturn
+}
+
+// movedBody is where the body of what is owed by name at an address is now, if it is anywhere.
+func (s *Store) movedBody(address int64) (bodyAt, bool) {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	o, ok := s.machine.Place(address)
+	return bodyAt{o.Position, o.Size}, ok && o.Position >= s.log.Min()
 }
 
 // body returns the stored record of what is owed by name, which may have moved since its place was looked up.
@@ -200,6 +218,9 @@ func (s *Store) copySome(old []bodyAt, copies map[bodyAt]bodyAt) (done int, err 
 			copies[o] = c
 			s.bodies.again.Add(1)
 		}
+	}
+	if s.bodies.said != nil {
+		s.bodies.said()
 	}
 	return done, err
 }

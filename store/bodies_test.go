@@ -286,3 +286,61 @@ func TestLaw5OperationsNameNoBodyThatIsAboutToGo(t *testing.T) {
 		t.Errorf("what was sent back has gone: %v", err)
 	}
 }
+
+// A deletion that has begun may end while the bodies of a long record are appended again, some at a time.
+func TestLaw5OperationsNameNoBodyThatGoesWhileOthersAreCopied(t *testing.T) {
+	c := newClock()
+	s := open(t, retention(c))
+	addTopic(t, s, "T", meta.Async)
+	var publish []state.Op
+	for _, body := range []string{"first", "second"} { // they do not go into one record
+		h := half(t, s, "T", 0, body+strings.Repeat(".", 12<<10))
+		publish = append(publish, state.Op{Kind: state.OpPublish, Topic: "T", First: h.Address, View: &state.View{Kind: state.ViewCommit, Topic: "T", Position: h.Address, Size: h.Size}})
+	}
+	r := send(t, s, "T", 0, strings.Repeat(".", 12<<10))
+	back := state.Op{Kind: state.OpReturn, Topic: "T", Group: "g", First: r.Address, Position: r.Address, Size: r.Size, Attempt: 1, Level: 1}
+	fillTopic(t, s, c, "T", 1, 100)
+	settle(t, s)
+	c.pass(24 * time.Hour)
+
+	copied, deleted := make(chan bool, 9), make(chan bool)
+	s.HookBodies(func() {
+		copied <- true
+		<-deleted
+	})
+	ops, refused := []state.Op(nil), error(nil)
+	done := make(chan error, 1)
+	s.HookRestated(func(_ int, last bool) {
+		if !last {
+			return
+		}
+		go func() {
+			var err error
+			ops, err = s.KeepBodies(publish)
+			_, refused = s.KeepBodies([]state.Op{publish[0], back})
+			done <- err
+		}()
+		<-copied
+	})
+	if clean(t, s) == 0 {
+		t.Fatal("nothing was deleted")
+	}
+	close(deleted)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(refused, store.ErrNotAddress) {
+		t.Errorf("what was sent back has gone: %v", refused)
+	}
+	for i, want := range []string{"first.", "second."} {
+		v := ops[i].View
+		b, release, err := s.Record(queue.Entry{Address: v.Position, Position: v.Position, Size: v.Size})
+		if err != nil || v.Position < s.Bounds().Min {
+			t.Fatalf("%s is named at %d, the log begins at %d: %v", want, v.Position, s.Bounds().Min, err)
+		}
+		if r, err := record.Parse(b); err != nil || !strings.HasPrefix(string(r.Body()), want) {
+			t.Errorf("at %d is %.60q, want %s", v.Position, b, want)
+		}
+		release()
+	}
+}

@@ -45,6 +45,9 @@ func (s *Store) KeepBodies(ops []state.Op) ([]state.Op, error) {
 	return s.keepBodies(ops)
 }
 
+// HookBodies has fn called each time that bodies were appended again.
+func (s *Store) HookBodies(fn func()) { s.bodies.said = fn }
+
 // BeginDeletion has bodies below a position named by no operation any more.
 func (s *Store) BeginDeletion(position int64) { s.cutBodies(position) }
 
