@@ -9,6 +9,7 @@ import (
 	"github.com/fusionmq/fusionmq/notify/exchange"
 	"github.com/fusionmq/fusionmq/notify/mapping"
 	"github.com/fusionmq/fusionmq/notify/wire"
+	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
 )
@@ -54,9 +55,14 @@ const (
 var errNotOwed = errors.New("notify: message is not for this group")
 
 // Load reads the message of a delivery. Release or Keep must be called before the next Load. When it fails there is nothing to deliver, and the delivery has been ended: the message cannot be read any more,
-// which was counted and logged, or it is not for this group, which a cursor finds out only here.
+// which was counted and logged, or not at the moment, which is a failure like a subscriber's, or it is not for this group, which a cursor
+// finds out only here.
 func (se *Session) Load(d *Delivery, into *Loaded) error {
 	v, release, err := se.s.load(d.Message)
+	if errors.Is(err, store.ErrUnavailable) {
+		se.Fail(d.Handle)
+		return err
+	}
 	if err != nil {
 		se.s.lost("group "+d.Group, d.Message.Topic, d.Message.Address, err)
 		se.Drop(d.Handle)

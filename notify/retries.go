@@ -6,12 +6,15 @@ import (
 
 	"github.com/fusionmq/fusionmq/notify/delivery"
 	"github.com/fusionmq/fusionmq/notify/mapping"
+	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/state"
 )
 
 const (
-	retryBatch = 128
+	retryBatch      = 128
+	unavailableWait = 1000 // milliseconds until what cannot be read at the moment is tried again
+
 	retryAhead = 256 // retries of each part of a group's line that wait in memory for a machine
 )
 
@@ -152,6 +155,10 @@ func (s *Service) loadRetries(g *group) {
 			m, err := s.retryHead(&batch, r)
 			if err != nil && !errors.Is(err, errNotOwed) && visible <= r.Address {
 				next = now + 1 // of a sync topic, and not synced yet: a detach makes retries of what is not visible
+				break
+			}
+			if errors.Is(err, store.ErrUnavailable) {
+				next = now + unavailableWait
 				break
 			}
 			after = r

@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fusionmq/fusionmq/store/lookup"
 	"github.com/fusionmq/fusionmq/store/queue"
@@ -61,6 +63,8 @@ type dispatcher struct {
 	marked      bool           // a record has marked a topic
 	replaying   bool           // during Open: nobody is told
 	failed      error          // of the last operations
+	waiting     bool           // a read has failed for a reason that may pass
+	behind      bool           // something was left out when the store was closed
 	checkpoint  int64          // position of the newest one asked for
 	checkpoints chan checkpoint
 }
@@ -199,7 +203,7 @@ func (d *dispatcher) advance(end int64) {
 	clear(d.mu.waiters[len(ws):])
 	d.mu.waiters = ws
 	d.mu.Unlock()
-	if end-d.checkpoint >= d.s.o.CheckpointBytes/2 && len(d.checkpoints) == 0 {
+	if !d.behind && end-d.checkpoint >= d.s.o.CheckpointBytes/2 && len(d.checkpoints) == 0 {
 		d.checkpoint = end
 		d.checkpoints <- d.s.snapshot(end, false) // there is room: nobody else sends
 	}
@@ -212,10 +216,51 @@ func (d *dispatcher) scan(from, end int64) {
 	}
 	err := d.s.log.Scan(from, end, func(v record.View) error {
 		d.view(v)
+		from = v.PhysicalOffset() + int64(v.Size())
 		return nil
 	})
+	if d.again(err) {
+		d.scan(from, end)
+		return
+	}
 	if err != nil {
 		d.s.event(levelError, "log could not be read for dispatch", "from", from, "end", end, "err", err)
+	}
+}
+
+// unavailableWait is how long the dispatcher waits before it reads again what could not be read for a reason that may pass.
+const unavailableWait = 100 * time.Millisecond
+
+// again says whether to try a read again that failed, after a while. What was not dispatched would be owed to nobody until the next
+// start, so the dispatcher waits; when the store is closed meanwhile, no checkpoint speaks for what it has left out.
+func (d *dispatcher) again(err error) bool {
+	if !errors.Is(err, ErrUnavailable) {
+		return false
+	}
+	if !d.waiting {
+		d.s.event(levelWarn, "log cannot be read for dispatch at the moment, which is tried again", "err", err)
+	}
+	d.waiting = true
+	t := time.NewTimer(unavailableWait)
+	defer t.Stop()
+	select {
+	case <-d.stop:
+		d.behind = true
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// read is Log.Read that waits for what cannot be read at the moment.
+func (d *dispatcher) read(position int64, size int32) (b []byte, release func(), err error) {
+	for {
+		if b, release, err = d.s.log.Read(position, int(size)); err == nil {
+			d.waiting = false
+		}
+		if err == nil || !d.again(err) {
+			return b, release, err
+		}
 	}
 }
 
@@ -254,7 +299,7 @@ func (d *dispatcher) record(h *head) {
 	if !oq && !t.interested.Load() {
 		return // the last binding has gone meanwhile
 	}
-	b, release, err := d.s.log.Read(h.entry.Position, int(h.entry.Size))
+	b, release, err := d.read(h.entry.Position, h.entry.Size)
 	if err != nil {
 		d.s.event(levelError, "log could not be read for dispatch", "position", h.entry.Position, "err", err)
 		return

@@ -17,6 +17,8 @@ var (
 	ErrNoSpace = vfs.ErrNoSpace
 	// ErrDamaged is returned for records in a part of the log that was on the disk once and is not valid any more (*log.DamageError).
 	ErrDamaged = log.ErrDamaged
+	// ErrUnavailable is returned for records that are there but cannot be read at the moment; another try may succeed.
+	ErrUnavailable = log.ErrUnavailable
 	// ErrTooLarge is in a Result for a record that fits no segment.
 	ErrTooLarge = log.ErrTooLarge
 

@@ -367,6 +367,9 @@ func (s *Store) shutdown() error {
 	err := s.log.Stop()
 	close(s.dispatch.stop)
 	s.dispatch.done.Wait()
+	if s.dispatch.behind {
+		err = errors.Join(err, fmt.Errorf("%w: the next start reads the log from the last checkpoint on", ErrUnavailable))
+	}
 	err = errors.Join(err, s.tables.offsets.Persist())
 	end := s.log.Told()
 	if err == nil {

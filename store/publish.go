@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -146,7 +147,7 @@ func (d *dispatcher) published(v record.View, ops []state.Op) {
 		if !owed {
 			continue
 		}
-		b, release, err := s.log.Read(show.Position, int(show.Size))
+		b, release, err := d.read(show.Position, show.Size)
 		if err != nil {
 			s.event(levelError, "published message cannot be read and is not pushed", "topic", show.Topic, "position", show.Position, "err", err)
 			continue
@@ -173,7 +174,7 @@ func (s *Store) viewAt(at int64) (op state.Op, time int64, err error) {
 		return op, 0, ErrNotAddress
 	}
 	if head, release, err = s.log.Read(start, 4); err != nil {
-		return op, 0, ErrNotAddress
+		return op, 0, notAddress(err)
 	}
 	size := int64(int32(binary.BigEndian.Uint32(head)))
 	release()
@@ -182,7 +183,7 @@ func (s *Store) viewAt(at int64) (op state.Op, time int64, err error) {
 	}
 	b, release, err := s.log.Read(start, int(size))
 	if err != nil {
-		return op, 0, ErrNotAddress
+		return op, 0, notAddress(err)
 	}
 	defer release()
 	v, err := record.Parse(b)
@@ -193,6 +194,14 @@ func (s *Store) viewAt(at int64) (op state.Op, time int64, err error) {
 		return op, 0, ErrNotAddress
 	}
 	return op, v.StoreTime(), nil
+}
+
+// notAddress is what a failed read says of an address: that it is none, or nothing.
+func notAddress(err error) error {
+	if errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return ErrNotAddress
 }
 
 // shown returns the record of a view, whose body may have another place by now; 0 and 0 for the one that the view names.

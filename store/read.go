@@ -27,10 +27,12 @@ func (s *Store) Record(e queue.Entry) (b []byte, release func(), err error) {
 		return nil, nil, &log.DamageError{Range: r}
 	}
 	if e.Position != e.Address {
-		if op, time, err := s.viewAt(e.Address); err == nil {
-			if b, err = s.shown(e.Address, &op, time, e.Position, e.Size); err == nil {
-				return b, noRelease, nil
-			}
+		op, time, err := s.viewAt(e.Address)
+		if err == nil {
+			b, err = s.shown(e.Address, &op, time, e.Position, e.Size)
+		}
+		if err == nil || errors.Is(err, ErrUnavailable) {
+			return b, noRelease, err
 		}
 		// What was moved has its changes already.
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fusionmq/fusionmq/metaq/remoting"
 	"github.com/fusionmq/fusionmq/metaq/server"
 	"github.com/fusionmq/fusionmq/metaq/tagfilter"
+	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/queue"
 )
@@ -316,6 +317,12 @@ scan:
 				break scan
 			}
 			rec, release, err := b.store.Record(*e)
+			if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrClosed) { // not lost: the client asks again
+				if got == nil {
+					return err
+				}
+				break scan
+			}
 			if err != nil { // the log behind the entry was deleted: stepped over, as RocketMQ does. The store has named it in an expiry record
 				b.stats.stepped.Add(1)
 				offset++

@@ -35,6 +35,9 @@ var (
 	ErrFlushTimeout = errors.New("log: not synced in time")
 	// ErrRange is returned by reads outside the log.
 	ErrRange = errors.New("log: position is outside the log")
+	// ErrUnavailable is returned by reads of what is there but cannot be read now, because there are too many open files, say. The cause
+	// is wrapped beside it.
+	ErrUnavailable = errors.New("log: cannot be read at the moment")
 )
 
 // NoSpaceError is set on items when the next segment cannot be made. Appends are tried again when space is back.

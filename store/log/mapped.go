@@ -1,7 +1,9 @@
 package log
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -105,8 +107,11 @@ func (vs *views) openSegment(s *segment) (*view, error) {
 	}
 	name := segmentName(vs.dir, s.base)
 	f, err := vs.fs.OpenRead(name)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	v := &view{name: name, f: f}
 	v.refs.Store(2)
