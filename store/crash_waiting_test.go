@@ -172,6 +172,7 @@ func (c *waitCrash) round(n int) {
 	const workers, steps = 4, 25
 	at, done := c.rng.IntN(workers*steps), 0
 	keep := []float64{0, 0.3, 0.7, 1}[c.rng.IntN(4)]
+	cutting := rand.New(rand.NewPCG(c.rng.Uint64(), workers)) // the first worker may cut while the others are being started
 	var clone *vfs.Mem
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -181,7 +182,7 @@ func (c *waitCrash) round(n int) {
 				c.step(s, rng)
 				c.mu.Lock()
 				if done++; done == at+1 {
-					clone, c.cut = c.mem.CrashClone(c.rng, keep), true
+					clone, c.cut = c.mem.CrashClone(cutting, keep), true
 				}
 				c.mu.Unlock()
 				time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
