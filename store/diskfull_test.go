@@ -94,6 +94,23 @@ func TestForcedCleaningTakesTheOldestAndNamesWhatIsLost(t *testing.T) {
 	}
 }
 
+// Messages of a topic that is only pulled wake no dispatcher, and on a disk of a few segments nothing else comes when it is full.
+func TestForcedCleaningWaitsForNoDispatcher(t *testing.T) {
+	c, mem := newClock(), vfs.NewMem()
+	o := retentionOn(c, mem)
+	o.FlushInterval, o.CheckpointBytes = time.Millisecond, 64<<20
+	s := open(t, o)
+	addTopic(t, s, "A", meta.Async)
+	fillTopic(t, s, c, "A", 1, 600)
+	for b := s.Bounds(); b.Synced < b.Max; b = s.Bounds() {
+		time.Sleep(time.Millisecond)
+	}
+	mem.SetDisk(diskTotal*15/100-150<<10, diskTotal)
+	if n := look(t, s); n != 3 {
+		t.Fatalf("%d segments of 64 KiB deleted, want 3: the disk is 150 KiB above the level", n)
+	}
+}
+
 // With nothing left to delete messages are refused, with the measured value and the limit; reads go on, and so does everything once
 // there is room, but only below the lower level (faults STO-17, STO-18, STO-19).
 func TestFullDiskRefusesMessagesWithTheMeasuredValue(t *testing.T) {

@@ -169,7 +169,7 @@ func (c *cleaner) due(used int, anyHour bool) (position int64, reason string) {
 	byAge := anyHour || len(r.Hours) == 0 || used > r.MaxUsed || slices.Contains(r.Hours, now.Hour())
 	need := c.surplus()
 	segs := s.log.Segments()
-	known := min(s.log.Synced(), s.dispatch.position())
+	known := min(s.log.Synced(), s.dispatch.covered())
 	for i, seg := range segs[:max(len(segs)-1, 0)] {
 		if i == r.MostAtOnce || seg.End > known {
 			break
@@ -205,6 +205,9 @@ func (c *cleaner) step(position int64) int64 {
 func (c *cleaner) delete(position int64, reason string) error {
 	s := c.s
 	s.cutBodies(position)
+	if err := s.waitApplied(position - 1); err != nil { // its position stays behind records that need no dispatch
+		return err
+	}
 	if err := s.expireBelow(position, reason); err != nil {
 		return err
 	}
