@@ -23,6 +23,7 @@ import (
 // and 0 in others, and bytes; for queues a varint with their number, and of each length and bytes of the topic, queue, next offset.
 const (
 	restateVersion = 2
+	countedVersion = 1 // is read, too: a piece has the number of pieces where others say whether it is the last
 	restateState   = 1
 	restateQueues  = 2
 
@@ -64,10 +65,10 @@ func appendBounds(b []byte, bs []queue.Bound) []byte {
 
 // decodeRestated reads the body of a record of StateTopic: a piece of the state, whose bytes are those of b, or queues.
 func decodeRestated(b []byte) (p *statePiece, bs []queue.Bound, err error) {
-	if len(b) < 2 || b[0] != restateVersion {
+	if len(b) < 2 || b[0] != restateVersion && b[0] != countedVersion {
 		return nil, nil, fmt.Errorf("%w: no version that is known", errRestated)
 	}
-	kind, b := b[1], b[2:]
+	version, kind, b := b[0], b[1], b[2:]
 	number := func(limit uint64) uint64 {
 		v, n := binary.Uvarint(b)
 		if n <= 0 || v > limit {
@@ -80,7 +81,12 @@ func decodeRestated(b []byte) (p *statePiece, bs []queue.Bound, err error) {
 	}
 	switch kind {
 	case restateState:
-		p = &statePiece{from: int64(number(math.MaxInt64)), part: number(math.MaxUint32), last: number(1) == 1}
+		p = &statePiece{from: int64(number(math.MaxInt64)), part: number(math.MaxUint32)}
+		if version == countedVersion {
+			p.last = number(math.MaxUint32) == p.part+1
+		} else {
+			p.last = number(1) == 1
+		}
 		p.bytes = b
 	case restateQueues:
 		n := number(uint64(len(b)) / 3)

@@ -35,3 +35,13 @@ func FuzzRestated(f *testing.F) {
 		}
 	})
 }
+
+// A piece of version 1 has the number of pieces.
+func TestPiecesOfVersion1AreRead(t *testing.T) {
+	for part, last := range []bool{false, true} {
+		p, _, err := decodeRestated([]byte{countedVersion, restateState, 7, byte(part), 2, 'x'})
+		if err != nil || p.from != 7 || p.part != uint64(part) || p.last != last || string(p.bytes) != "x" {
+			t.Errorf("piece %d of 2: %+v, %v", part, p, err)
+		}
+	}
+}

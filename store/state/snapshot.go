@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -15,6 +16,7 @@ import (
 const (
 	snapshotMagic   = "FMQSTATE"
 	snapshotVersion = 3
+	rowsVersion     = 2 // is read, too
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -225,7 +227,12 @@ func (l *loader) load() error {
 	if len(b) < start || string(b[:len(snapshotMagic)]) != snapshotMagic {
 		return bad("is none")
 	}
-	if v := int(b[len(snapshotMagic)]); v != snapshotVersion {
+	if v := int(b[len(snapshotMagic)]); v == rowsVersion {
+		if err := l.old(bytes.Clone(b)); err != nil {
+			return bad(err.Error())
+		}
+		return nil
+	} else if v != snapshotVersion {
 		return &SnapshotError{Version: v, What: fmt.Sprintf("version %d is not known", v)}
 	}
 	head, err := l.in.bytes(int64(binary.LittleEndian.Uint32(b[start-4:])))
@@ -259,6 +266,60 @@ func (l *loader) load() error {
 	}
 	if len(l.in.next(1)) > 0 {
 		return bad("bytes behind the end")
+	}
+	l.m.RememberOutcomes(l.m.remember)
+	return nil
+}
+
+// old reads the rest of a snapshot of rowsVersion, which begins with b: the parts without their length, 0, the length of what follows, the number
+// of rows, and each with its key and value.
+func (l *loader) old(b []byte) error {
+	for more := l.in.next(inputBytes); len(more) > 0; more = l.in.next(inputBytes) {
+		b = append(b, more...)
+	}
+	end := len(b) - 4
+	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
+		return errors.New("wrong checksum")
+	}
+	b = b[len(snapshotMagic)+1 : end]
+	l.decoder = decoder{b: b, all: len(b)}
+	l.machine()
+	if l.err != nil {
+		return l.err
+	}
+	if b = l.b; len(b) < 5 || b[0] != 0 || uint64(binary.LittleEndian.Uint32(b[1:])) != uint64(len(b)-5) {
+		return errCut
+	}
+	const row = KeyBytes + ValueBytes
+	n, k := binary.Uvarint(b[5:])
+	if b = b[5+max(k, 0):]; k <= 0 || len(b)%row != 0 || n != uint64(len(b)/row) {
+		return errCut
+	}
+	counts := map[space]*int{}
+	for i, c := range l.m.counts() {
+		counts[space(i)] = c
+	}
+	for _, line := range l.m.lines {
+		counts[line.space] = &line.count
+	}
+	for _, c := range counts {
+		*c = 0
+	}
+	l.m.stats.Retries = 0
+	for last := []byte(nil); len(b) > 0; last, b = b[:KeyBytes], b[row:] {
+		var w waiting
+		w.decode((*[KeyBytes]byte)(b), (*[ValueBytes]byte)(b[KeyBytes:]))
+		s := space(binary.BigEndian.Uint32(b) >> 1)
+		c, ok := counts[s]
+		if !ok || bytes.Compare(last, b[:KeyBytes]) >= 0 || w.address < 0 || int64(w.topic) >= int64(len(l.m.byTopic)) || s == spaceReturn && int64(w.group) >= int64(len(l.m.byID)) {
+			return fmt.Errorf("a row of what waits at %d is wrong", w.address)
+		}
+		if b[3]&1 == 0 { // put makes the row by due time again
+			l.m.put(s, &w, true)
+			if *c++; s >= spaceLines {
+				l.m.stats.Retries++
+			}
+		}
 	}
 	l.m.RememberOutcomes(l.m.remember)
 	return nil
