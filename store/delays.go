@@ -74,8 +74,8 @@ func (p *publisher) run() {
 		p.next.Store(next)
 		timer.Stop()
 		if next != noTime {
-			wait := time.Duration(next-p.s.now()) * time.Millisecond
-			timer.Reset(min(max(wait, 0), publishLook))
+			wait := min(max(next-p.s.now(), 0), publishLook.Milliseconds()) // one that another broker has left may be any number
+			timer.Reset(time.Duration(wait) * time.Millisecond)
 		}
 	}
 }

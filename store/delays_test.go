@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,7 +157,7 @@ func TestSentBackMessagesReturnWithTheirAttemptsAndThenAreDead(t *testing.T) {
 		ladder := []time.Duration{10 * time.Second, 30 * time.Second, time.Minute}
 		for attempt, delay := range ladder {
 			due := time.Now().Add(delay) // each call may wait a moment for others
-			for range 2 { // a second time by another consumer: still one
+			for range 2 {                // a second time by another consumer: still one
 				if dead, err := s.SendBack(t.Context(), store.SendBack{Group: "g", Address: address, Most: 3}); dead || err != nil {
 					t.Fatalf("attempt %d: dead %v, %v", attempt, dead, err)
 				}
@@ -305,4 +306,25 @@ func TestLaw5CancelledOrPublished(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A time that is centuries away is waited for like any other.
+func TestPublisherRestsBeforeATimeThatIsFarAway(t *testing.T) {
+	var asked atomic.Int64
+	s := open(t, store.Options{Dir: "/s", FS: vfs.NewMem(), Now: func() time.Time {
+		asked.Add(1)
+		return time.Now()
+	}})
+	addTopic(t, s, "T", meta.Async)
+	es := []store.HalfEnd{{Address: half(t, s, "T", 0, "half").Address, Commit: true, Due: 12_000_000_000_000}} // in 2350
+	if s.EndHalves(t.Context(), es); es[0].Err != nil {
+		t.Fatal(es[0].Err)
+	}
+	settle(t, s)
+	send(t, s, "T", 0, "another")
+	begin := asked.Load()
+	time.Sleep(50 * time.Millisecond)
+	if n := asked.Load() - begin; n > 100 {
+		t.Errorf("the time was asked for %d times in 50 ms", n)
+	}
 }
