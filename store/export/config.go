@@ -119,7 +119,10 @@ func (x *exporter) config() error {
 		}
 		c := *t
 		c.Attributes = maps.Clone(t.Attributes)
-		maps.DeleteFunc(c.Attributes, func(k, _ string) bool { return strings.HasPrefix(k, "fusion.") })
+		maps.DeleteFunc(c.Attributes, func(k, _ string) bool {
+			// Whatever a topic says, its messages are in ordinary queues here, and the broker would look for others.
+			return strings.HasPrefix(k, "fusion.") || k == "queue.type" || k == "cleanup.policy"
+		})
 		ts = append(ts, c)
 	}
 	for _, name := range []string{rocketmq.HalfTopic, rocketmq.OpTopic, rocketmq.TimerTopic} {

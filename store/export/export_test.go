@@ -46,7 +46,7 @@ func open(t *testing.T, fsys *vfs.Mem) *source {
 func (x *source) topic(name string) {
 	x.t.Helper()
 	c := meta.DefaultTopic(name)
-	c.Attributes = map[string]string{meta.DurabilityAttribute: "sync", "message.type": "NORMAL"}
+	c.Attributes = map[string]string{meta.DurabilityAttribute: "sync", "message.type": "NORMAL", "queue.type": "BatchCQ", "cleanup.policy": "COMPACTION"}
 	if err := x.s.Topics().Put(c); err != nil {
 		x.t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestPlainMessagesKeepTheirPositions(t *testing.T) {
 	if n, ok := offsets.Get("g", "A", 1); n != 17 || !ok {
 		t.Errorf("offset %d, %v", n, ok)
 	}
-	if c := topics.Get("A"); c == nil || c.Attributes[meta.DurabilityAttribute] != "" || c.Attributes["message.type"] != "NORMAL" {
+	if c := topics.Get("A"); c == nil || c.Attributes[meta.DurabilityAttribute] != "" || c.Attributes["message.type"] != "NORMAL" || len(c.Attributes) != 1 {
 		t.Errorf("topic %+v", c)
 	}
 	for _, name := range []string{"/d/commitlog/fusionmq", "/d/abort", "/d/fusionmq/checkpoint"} {
