@@ -309,6 +309,9 @@ type LightQueue struct {
 	Offset int64
 }
 
+// maxLight is above every offset that a broker has given. A client may have written anything, and behind an offset others follow.
+const maxLight = 1 << 62
+
 // LightQueues are those of a record; a broker that does not have them on has given the record no offsets, and so it has none.
 func LightQueues(v record.View) []LightQueue {
 	topic := string(v.Topic())
@@ -327,7 +330,7 @@ func LightQueues(v record.View) []LightQueue {
 	var all []LightQueue
 	for i, name := range ns {
 		n, err := strconv.ParseInt(os[i], 10, 64)
-		if err != nil || n < 0 || !strings.HasPrefix(name, LightPrefix) || strings.Contains(name, "/") {
+		if err != nil || n < 0 || n > maxLight || !strings.HasPrefix(name, LightPrefix) || strings.Contains(name, "/") {
 			continue
 		}
 		all = append(all, LightQueue{name, n})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/netip"
 	"path"
 	"slices"
 	"strconv"
@@ -323,4 +324,19 @@ func TestLightQueuesOfRealBrokers(t *testing.T) {
 			t.Errorf("light queues (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// A client of a broker that has light queues off may have written anything.
+func TestLightQueuesHaveOffsetsThatOthersFollow(t *testing.T) {
+	for offset, want := range map[string]int{"0": 1, "7": 1, "-1": 0, "9223372036854775807": 0, "9223372036854775806": 0, "9223372036854775808": 0, "x": 0, "": 0} {
+		props := record.AppendProperty(nil, rocketmq.PropLight, rocketmq.LightPrefix+"a")
+		props = record.AppendProperty(props, rocketmq.PropLightOffsets, offset)
+		v, err := record.Parse(record.Append(nil, &record.Fields{Topic: "T", Body: []byte("x"), Properties: props, BornHost: netip.MustParseAddrPort("127.0.0.1:1"), StoreHost: netip.MustParseAddrPort("127.0.0.1:1")}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rocketmq.LightQueues(v); len(got) != want {
+			t.Errorf("offset %q: %v", offset, got)
+		}
+	}
 }
