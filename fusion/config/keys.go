@@ -119,7 +119,7 @@ func keys(c *Config) []Key {
 			Doc:   "How long messages are kept. Files of the log go as a whole, and `store.view-window` later. What is still owed to a named group stays.",
 			value: durationValue{&c.Store.Retention, time.Minute, 1_000_000 * time.Hour}},
 		{Name: "store.view-window", Default: "0s", Shown: "a quarter of `store.retention`",
-			Doc:   "How long a delayed or transactional message may have waited and still find its body where it was sent; one that is older is stored once more when it is delivered.",
+			Doc:   "How long a delayed or transactional message may have waited and still find its body where it was sent; one that is older is stored once more when it is delivered. 0s is the default.",
 			value: durationValue{&c.Store.ViewWindow, 0, 1_000_000 * time.Hour}},
 		{Name: "store.delete-hours", Default: "", Shown: "at any hour",
 			Doc:   "Hours of the day, local time, in which files that are too old are deleted.",
