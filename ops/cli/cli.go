@@ -172,6 +172,25 @@ func (a *app) client(cmd *cobra.Command) (*admin.Client, context.Context, contex
 	return c, ctx, cancel, nil
 }
 
+// ask runs a command that puts one question to the broker: what comes is printed by print, or with -o json as it is.
+func ask[T any](a *app, fetch func(ctx context.Context, c *admin.Client, args []string) (T, error), print func(T) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, ctx, cancel, err := a.client(cmd)
+		if err != nil {
+			return err
+		}
+		defer cancel()
+		v, err := fetch(ctx, c, args)
+		if err != nil {
+			return err
+		}
+		if a.output == "json" {
+			return a.printJSON(v)
+		}
+		return print(v)
+	}
+}
+
 // explain prints an error and what to do about it.
 func (a *app) explain(err error) {
 	text, hint := strings.TrimPrefix(err.Error(), "admin: "), ""

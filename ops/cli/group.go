@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -72,21 +73,9 @@ func (a *app) groupShow() *cobra.Command {
 		Short:             "Show one group with its topics and members",
 		Args:              names("the group's NAME"),
 		ValidArgsFunction: a.completeGroup,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, ctx, cancel, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			g, err := c.Group(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if a.output == "json" {
-				return a.printJSON(g)
-			}
-			return a.printGroup(g)
-		},
+		RunE: ask(a, func(ctx context.Context, c *admin.Client, args []string) (*admin.Group, error) {
+			return c.Group(ctx, args[0])
+		}, a.printGroup),
 	}
 }
 
@@ -128,33 +117,25 @@ func (a *app) groupExpired() *cobra.Command {
 		Short:             "List the newest messages that were deleted before a group had read them",
 		Args:              names(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, ctx, cancel, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			all, err := c.Expiries(ctx, most)
-			if err != nil {
-				return err
-			}
-			if a.output == "json" {
-				return a.printJSON(all)
-			}
-			if len(all) == 0 {
-				fmt.Fprintln(a.Err, "Every group has read what was deleted.")
-				return nil
-			}
-			t := newTable("TIME", "GROUP", "MODE", "TOPIC", "QUEUE ", "FIRST ", "LAST ", "MESSAGES ", "REASON")
-			for _, e := range all {
-				t.add(e.Time.UTC().Format(time.RFC3339), clean(e.Group), clean(e.Face), clean(e.Topic), count(int64(e.Queue)), count(e.First), count(e.Last), count(e.Count), clean(e.Reason))
-			}
-			return t.write(a.Out)
-		},
+		RunE: ask(a, func(ctx context.Context, c *admin.Client, _ []string) ([]admin.Expiry, error) {
+			return c.Expiries(ctx, most)
+		}, a.printExpiries),
 	}
 	cmd.Flags().IntVar(&most, "limit", 100, "most ranges to list, 1 to 1000")
 	mustComplete(cmd.RegisterFlagCompletionFunc("limit", cobra.NoFileCompletions))
 	return cmd
+}
+
+func (a *app) printExpiries(all []admin.Expiry) error {
+	if len(all) == 0 {
+		fmt.Fprintln(a.Err, "Every group has read what was deleted.")
+		return nil
+	}
+	t := newTable("TIME", "GROUP", "MODE", "TOPIC", "QUEUE ", "FIRST ", "LAST ", "MESSAGES ", "REASON")
+	for _, e := range all {
+		t.add(e.Time.UTC().Format(time.RFC3339), clean(e.Group), clean(e.Face), clean(e.Topic), count(int64(e.Queue)), count(e.First), count(e.Last), count(e.Count), clean(e.Reason))
+	}
+	return t.write(a.Out)
 }
 
 // completeGroup offers the groups of the broker.

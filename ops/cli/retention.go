@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,21 +22,9 @@ func (a *app) retentionShow() *cobra.Command {
 		Short:             "When files of the log go, and how that stands",
 		Args:              names(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, ctx, cancel, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			r, err := c.Retention(ctx)
-			if err != nil {
-				return err
-			}
-			if a.output == "json" {
-				return a.printJSON(r)
-			}
-			return a.printRetention(r)
-		},
+		RunE: ask(a, func(ctx context.Context, c *admin.Client, _ []string) (*admin.Retention, error) {
+			return c.Retention(ctx)
+		}, a.printRetention),
 	}
 }
 
@@ -45,22 +34,12 @@ func (a *app) retentionClean() *cobra.Command {
 		Short:             "Delete now, at whatever hour, the files of the log that may go",
 		Args:              names(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, ctx, cancel, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			done, err := c.Clean(ctx)
-			if err != nil {
-				return err
-			}
-			if a.output == "json" {
-				return a.printJSON(done)
-			}
+		RunE: ask(a, func(ctx context.Context, c *admin.Client, _ []string) (*admin.CleanResult, error) {
+			return c.Clean(ctx)
+		}, func(done *admin.CleanResult) error {
 			fmt.Fprintf(a.Out, "%s of the log deleted\n", files(int64(done.DeletedFiles)))
 			return a.printRetention(&done.Retention)
-		},
+		}),
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strconv"
@@ -19,21 +20,9 @@ func (a *app) status() *cobra.Command {
 		Short:             "What the broker is and how it stands",
 		Args:              names(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, ctx, cancel, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			s, err := c.Status(ctx)
-			if err != nil {
-				return err
-			}
-			if a.output == "json" {
-				return a.printJSON(s)
-			}
-			return a.printStatus(s)
-		},
+		RunE: ask(a, func(ctx context.Context, c *admin.Client, _ []string) (*admin.Status, error) {
+			return c.Status(ctx)
+		}, a.printStatus),
 	}
 }
 

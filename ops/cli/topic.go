@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
@@ -71,30 +72,22 @@ func (a *app) topicShow() *cobra.Command {
 		Short:             "Show one topic with its queues",
 		Args:              names("the topic's NAME"),
 		ValidArgsFunction: a.completeTopic,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, ctx, cancel, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			t, err := c.Topic(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if a.output == "json" {
-				return a.printJSON(t)
-			}
-			fmt.Fprintf(a.Out, "%s: %s queues, %s, %s%s, %s messages\n", clean(t.Name), queues(t.Topic), clean(t.Perm), clean(t.Durability), flagsOf(&t.Topic), count(t.Messages))
-			if len(t.Queues) == 0 {
-				return nil
-			}
-			out := newTable("QUEUE ", "FIRST ", "NEXT ", "MESSAGES ")
-			for _, q := range t.Queues {
-				out.add(strconv.Itoa(int(q.ID)), count(q.MinOffset), count(q.MaxOffset), count(q.MaxOffset-q.MinOffset))
-			}
-			return out.write(a.Out)
-		},
+		RunE: ask(a, func(ctx context.Context, c *admin.Client, args []string) (*admin.TopicDetail, error) {
+			return c.Topic(ctx, args[0])
+		}, a.printTopic),
 	}
+}
+
+func (a *app) printTopic(t *admin.TopicDetail) error {
+	fmt.Fprintf(a.Out, "%s: %s queues, %s, %s%s, %s messages\n", clean(t.Name), queues(t.Topic), clean(t.Perm), clean(t.Durability), flagsOf(&t.Topic), count(t.Messages))
+	if len(t.Queues) == 0 {
+		return nil
+	}
+	out := newTable("QUEUE ", "FIRST ", "NEXT ", "MESSAGES ")
+	for _, q := range t.Queues {
+		out.add(strconv.Itoa(int(q.ID)), count(q.MinOffset), count(q.MaxOffset), count(q.MaxOffset-q.MinOffset))
+	}
+	return out.write(a.Out)
 }
 
 func (a *app) topicCreate() *cobra.Command {
