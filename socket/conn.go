@@ -187,7 +187,7 @@ func (c *Conn) read(r Reader, most int) (behind bool) {
 	return false
 }
 
-// released is netpoll's close callback: it does not use the descriptor any more, nor reads.
+// released is netpoll's close callback: what it knows of np is about to go. The poller may be in the middle of a read of a detached one.
 func (c *Conn) released(np netpoll.Connection) {
 	c.mu.Lock()
 	paused, fd := c.mu.paused, c.mu.fd
@@ -196,6 +196,7 @@ func (c *Conn) released(np netpoll.Connection) {
 		c.gone()
 		return
 	}
+	letGo(np)
 	c.read(np.Reader(), math.MaxInt)
 	c.register(fd) // one that has ended meanwhile hangs up at once
 }

@@ -8,12 +8,15 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cloudwego/netpoll"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -214,13 +217,83 @@ func TestAPeerThatSendsTooFastIsPausedAndLosesNothing(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
+	c.Close()
+	<-h.closed // all may have been read ahead, and the pause be behind the last byte sent
 	if len(paused) == 0 {
 		t.Error("reading was never paused")
 	}
-	c.Close()
-	<-h.closed
 	if !bytes.Equal(got.Bytes(), want) {
 		t.Errorf("%d bytes were handled, want the %d that were sent", got.Len(), len(want))
+	}
+}
+
+// The poller may have taken bytes from the kernel, and not handed them over, when its connection is paused.
+func TestWhatThePollerReadsDuringAPauseIsKept(t *testing.T) {
+	waits := make(chan struct{})
+	var once sync.Once
+	yield = func() { once.Do(func() { close(waits) }); runtime.Gosched() }
+	t.Cleanup(func() { yield = runtime.Gosched }) // after that of serve, which waits for the connection
+	first, release := make(chan struct{}), make(chan struct{})
+	var got bytes.Buffer
+	addr, hosts := serve(t, func(*host) func(Reader, int) error {
+		calls := 0
+		return func(r Reader, _ int) error {
+			b, err := take(r)
+			got.Write(b)
+			if calls++; calls == 1 && err == nil {
+				close(first)
+				<-release
+				return ErrBehind
+			}
+			return err
+		}
+	})
+	peer := dial(t, addr)
+	send := func(text string) {
+		t.Helper()
+		if _, err := io.WriteString(peer, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("one ")
+	h := <-hosts
+	<-first
+	holds := func() netpoll.Connection {
+		h.c.mu.Lock()
+		defer h.c.mu.Unlock()
+		return h.c.mu.np
+	}
+	// From here on we are the poller.
+	np := holds()
+	op, state := operatorOf(np)
+	until(t, "the poller to be free", func() bool { return atomic.CompareAndSwapInt32(state, operatorFree, operatorBusy) })
+	bs := op.Inputs(make([][]byte, 1))
+	send("two ")
+	var n int
+	until(t, "the bytes to come", func() (ok bool) {
+		var err error
+		n, err = unix.Read(op.FD, bs[0])
+		return err == nil && n > 0
+	})
+	close(release)
+	until(t, "the pause", func() bool {
+		select {
+		case <-waits:
+			return true
+		default:
+			return holds() != np
+		}
+	})
+	if err := op.InputAck(n); err != nil {
+		t.Fatal(err)
+	}
+	atomic.StoreInt32(state, operatorFree)
+
+	send("three")
+	peer.Close()
+	<-h.closed
+	if got.String() != "one two three" {
+		t.Errorf("handled were %q, want %q", got.String(), "one two three")
 	}
 }
 
@@ -413,7 +486,7 @@ func TestTheWritesOfAllConnectionsAreCounted(t *testing.T) {
 
 func TestCloseEndsTheAcceptingAtOnce(t *testing.T) {
 	for range 50 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		ln, err := net.Listen("tcp", "127.0.77.1:0") // where nobody else takes the port when it is free again
 		if err != nil {
 			t.Fatal(err)
 		}
