@@ -68,7 +68,8 @@ func TestManyBadConnectionsDoNotFloodTheLog(t *testing.T) {
 		c.gone()
 		c.Close()
 	}
-	until(t, "all to be counted", func() bool { return s.Stats().Foreign == 50 })
+	// A connection is counted, then logged, then gone.
+	until(t, "all to be counted and gone", func() bool { return s.Stats().Foreign == 50 && s.Stats().Connections == 0 })
 	clk.pass(0)
 	if n := strings.Count(logs.String(), "\n"); n != 6 || !strings.Contains(logs.String(), "lines=45") {
 		t.Errorf("%d lines, want 5 and one that counts the rest:\n%s", n, logs.String())
@@ -96,7 +97,11 @@ func TestSilentClientsAreClosedInTime(t *testing.T) {
 			c.send(request(10, 0, "", nil)) // so that the connection is there
 			c.read()
 			c.send([]byte(tc.give))
-			until(t, "the bytes", func() bool { return s.Stats().BytesIn == int64(len(request(10, 0, "", nil))+len(tc.give)) })
+			// What it has sent last must have been dealt with, or it counts for later than the clock is moved to.
+			conn := only(t, s)
+			until(t, "the bytes", func() bool {
+				return s.Stats().BytesIn == int64(len(request(10, 0, "", nil))+len(tc.give)) && server.Idle(conn)
+			})
 			clk.pass(tc.wait - time.Second)
 			select {
 			case why := <-closed:
@@ -122,6 +127,7 @@ func TestAByteNowAndThenDoesNotHoldAFrameOpenForEver(t *testing.T) {
 	clk.set(&cfg)
 	s := start(t, cfg)
 	c := dial(t, s)
+	conn := only(t, s)
 	frame := request(10, 1, "x", make([]byte, 100))
 	for i := range 20 {
 		n := s.Stats().BytesIn
@@ -136,23 +142,12 @@ func TestAByteNowAndThenDoesNotHoldAFrameOpenForEver(t *testing.T) {
 			return
 		default:
 		}
-		if !eventually(func() bool { return s.Stats().BytesIn == n+1 || s.Stats().TimedOut == 1 }) {
-			t.Fatal("byte did not arrive")
-		}
+		until(t, "the byte", func() bool { return s.Stats().BytesIn == n+1 && server.Idle(conn) || s.Stats().TimedOut == 1 })
 		clk.pass(10 * time.Second)
 	}
 	if why := <-closed; !errors.Is(why, server.ErrPartial) {
 		t.Errorf("closed because %v", why)
 	}
-}
-
-func eventually(ok func() bool) bool {
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if ok() {
-			return true
-		}
-	}
-	return false
 }
 
 func TestAClientThatDoesNotReadIsClosedAndItsBodiesReleased(t *testing.T) {
@@ -210,22 +205,24 @@ func TestASenderIsNotBlockedByAClientThatDoesNotRead(t *testing.T) {
 
 func TestAClientThatSendsFasterThanItIsHandledIsCutOff(t *testing.T) {
 	clk := newClock()
-	release := make(chan struct{})
+	var once sync.Once
+	entered, release := make(chan struct{}), make(chan struct{})
 	closed := make(chan error, 1)
 	cfg := server.Config{
 		MaxInput: 1 << 20,
 		Closed:   func(_ *server.Conn, why error) { closed <- why },
-		Handler:  server.HandlerFunc(func(b *server.Burst) { <-release; echo(b) }),
+		Handler:  server.HandlerFunc(func(b *server.Burst) { once.Do(func() { close(entered) }); <-release; echo(b) }),
 	}
 	clk.set(&cfg)
 	s := start(t, cfg)
 	c := dial(t, s)
 	frame := request(10, 1, "", make([]byte, 64<<10))
+	c.send(frame)
+	<-entered // the rest waits behind this one
 	for range 32 {
 		c.send(frame)
 	}
-	var conn *server.Conn
-	s.Conns(func(c *server.Conn) { conn = c })
+	conn := only(t, s)
 	until(t, "more than MaxInput to wait", func() bool { return server.Buffered(conn) > 1<<20 })
 	clk.pass(0)
 	// The peer cannot send any more, although the handler is still at work.

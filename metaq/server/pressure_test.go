@@ -99,10 +99,11 @@ func TestWhoHoldsMostInputIsClosedWhenAllHoldTooMuch(t *testing.T) {
 func TestAClientThatSendsFasterThanItIsHandledIsSlowedDownAndLosesNothing(t *testing.T) { // a producer without a window over a slow disk
 	const frames, size = 600, 64 << 10
 	var burst atomic.Int32
-	first := make(chan struct{})
+	entered, release := make(chan struct{}), make(chan struct{})
 	s := start(t, server.Config{Handler: server.HandlerFunc(func(b *server.Burst) {
 		if burst.Add(1) == 1 {
-			<-first
+			close(entered)
+			<-release
 		}
 		echo(b)
 	})})
@@ -115,13 +116,15 @@ func TestAClientThatSendsFasterThanItIsHandledIsSlowedDownAndLosesNothing(t *tes
 				done <- err
 				return
 			}
+			if i == 0 {
+				<-entered // all the others wait behind the first
+			}
 		}
 		done <- nil
 	}()
-	var conn *server.Conn
-	until(t, "the connection", func() bool { s.Conns(func(c *server.Conn) { conn = c }); return conn != nil })
+	conn := only(t, s)
 	until(t, "much to be read ahead of the first burst", func() bool { return server.Buffered(conn) > 6<<20 })
-	close(first)
+	close(release)
 	for i := range int32(frames) {
 		h, body := c.read()
 		if h.Opaque != i || len(body) != size {
@@ -159,12 +162,13 @@ func TestAPausedClientThatDoesNotReadOrGoesIsForgotten(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			closed := make(chan error, 1)
-			release := make(chan struct{})
+			entered, release := make(chan struct{}), make(chan struct{})
 			var once atomic.Bool
 			s := start(t, server.Config{
 				Closed: func(_ *server.Conn, why error) { closed <- why },
 				Handler: server.HandlerFunc(func(b *server.Burst) {
 					if !once.Swap(true) {
+						close(entered)
 						<-release
 					}
 					echo(b)
@@ -173,14 +177,16 @@ func TestAPausedClientThatDoesNotReadOrGoesIsForgotten(t *testing.T) {
 			c := dial(t, s)
 			go func() { // never reads: the answers fill the window, in the pause too
 				frame := request(10, 1, "x", make([]byte, 64<<10))
-				for {
+				for i := 0; ; i++ {
 					if _, err := c.Write(frame); err != nil {
 						return
 					}
+					if i == 0 {
+						<-entered // all the others wait behind the first, whose answer is not too much for the window
+					}
 				}
 			}()
-			var conn *server.Conn
-			until(t, "the connection", func() bool { s.Conns(func(c *server.Conn) { conn = c }); return conn != nil })
+			conn := only(t, s)
 			until(t, "much to be read ahead", func() bool { return server.Buffered(conn) > 16<<20 })
 			close(release)
 			until(t, "a pause", func() bool { return s.Stats().Paused > 0 })
