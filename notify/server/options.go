@@ -29,7 +29,8 @@ type Options struct {
 	// Software is told to clients that negotiate, for people. Default "fusionmq".
 	Software string
 
-	Log *slog.Logger // default slog.Default
+	Log *slog.Logger     // default slog.Default
+	Now func() time.Time // clock of the timeouts. Default time.Now
 }
 
 func (o Options) withDefaults() Options {
@@ -56,6 +57,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	return o
 }

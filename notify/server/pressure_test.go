@@ -28,13 +28,13 @@ func TestWhoHoldsMostInputIsClosedWhenAllHoldTooMuch(t *testing.T) {
 	small.metadata(0, "P")
 	medium.metadata(0, "P")
 	smallRest, mediumRest := small.half(100), medium.half(64<<10)
-	for end := time.Now().Add(10 * time.Second); r.srv.held.Load() < 64<<10; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the half frames did not come")
-		}
+	until(t, "the half frames", func() bool { return r.srv.held.Load() >= 64<<10 })
+	b, err := wire.AppendRequest(nil, wire.OpSend, 1, header(1, "T", "x"), make([]byte, 1200<<10)) // before metadata, as an attacker would
+	if err != nil {
+		t.Fatal(err)
 	}
-	large.half(1200 << 10) // before metadata, as an attacker would
-	if _, err := large.tryRead(10 * time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	_, _ = large.nc.Write(b[:len(b)-10]) // which fails if the end comes before all of it has gone
+	if _, err := large.tryRead(patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("the one that holds most: %v, want it closed", err)
 	}
 	for c, rest := range map[*client][]byte{small: smallRest, medium: mediumRest} {
@@ -43,11 +43,7 @@ func TestWhoHoldsMostInputIsClosedWhenAllHoldTooMuch(t *testing.T) {
 			t.Errorf("another one's send is answered %v", f.Status)
 		}
 	}
-	for end := time.Now().Add(10 * time.Second); r.srv.held.Load() != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d bytes are counted as held when all frames are whole", r.srv.held.Load())
-		}
-	}
+	until(t, "no bytes to be counted as held when all frames are whole", func() bool { return r.srv.held.Load() == 0 })
 }
 
 // A frame of 16 MiB has room for four million runs; each may name all open tags.
@@ -85,7 +81,8 @@ func TestAcksOfTheSameDeliveriesOverAndOverAreRefused(t *testing.T) {
 // is slow because the client reads none of the answers for a while.
 func TestAClientThatSendsFasterThanItIsHandledIsSlowedDownAndLosesNothing(t *testing.T) {
 	const frames = 1_000
-	r := newRig(t, nil)
+	var clk clock // stands, so that nobody is cut off for not reading
+	r := newRig(t, func(_ *notify.Options, o *Options) { clk.set(o) })
 	c := r.dial()
 	c.metadata(0, "P")
 	text := make([]byte, 32_000)
@@ -104,9 +101,7 @@ func TestAClientThatSendsFasterThanItIsHandledIsSlowedDownAndLosesNothing(t *tes
 		written <- nil
 	}()
 	// Until it is paused, or has sent all that is read ahead while the first answers wait.
-	for end := time.Now().Add(5 * time.Second); r.srv.Stats().Paused == 0 && len(written) == 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	until(t, "much to be sent", func() bool { return r.srv.Stats().Paused > 0 || len(written) > 0 })
 	for i := range uint32(frames) {
 		if f := c.read(); f.Opaque != 1000+i || len(f.Header) != len(text) {
 			t.Fatalf("answer %d is %+v", i, f.Head)

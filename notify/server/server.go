@@ -78,7 +78,7 @@ func Serve(ln net.Listener, o Options) (*Server, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, ln: ln, quit: make(chan struct{}), crowded: make(chan struct{}, 1), begun: time.Now()}
+	s := &Server{o: o, ln: ln, quit: make(chan struct{}), crowded: make(chan struct{}, 1), begun: o.Now()}
 	s.mu.conns = make(map[*conn]struct{})
 	s.quiet.log = o.Log
 	var err error
@@ -154,21 +154,18 @@ const finishGrace = time.Second
 
 // ended waits a while until no connection is left.
 func (s *Server) ended(ctx context.Context) {
-	grace := time.NewTimer(finishGrace)
-	defer grace.Stop()
+	begun := s.o.Now()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for {
 		s.mu.Lock()
 		n := len(s.mu.conns)
 		s.mu.Unlock()
-		if n == 0 {
+		if n == 0 || s.o.Now().Sub(begun) >= finishGrace {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			return
-		case <-grace.C:
 			return
 		case <-look.C:
 		}
@@ -201,7 +198,7 @@ func (s *Server) sweep() {
 		case <-t.C:
 		case <-s.crowded:
 		}
-		now := time.Since(s.begun).Milliseconds()
+		now := s.o.Now().Sub(s.begun).Milliseconds()
 		s.clock.Store(now)
 		conns, waiting := s.every(), int64(0)
 		for _, c := range conns {

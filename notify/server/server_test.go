@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"runtime"
@@ -97,6 +96,26 @@ func (r *rig) stop() {
 	}
 }
 
+// clock is one that a test turns by hand.
+type clock struct{ moved atomic.Int64 } // nanoseconds
+
+var clockBegins = time.Unix(1_700_000_000, 0)
+
+func (k *clock) set(o *Options) {
+	o.Now = func() time.Time { return clockBegins.Add(time.Duration(k.moved.Load())) }
+}
+func (k *clock) pass(d time.Duration) { k.moved.Add(int64(d)) }
+
+// until waits for something that happens without us.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited 30 s for %s", what)
+		}
+	}
+}
+
 // client speaks frames to the server.
 type client struct {
 	t    testing.TB
@@ -127,12 +146,14 @@ func (c *client) write(b []byte) {
 // read returns the next frame; its bytes are good until the next read.
 func (c *client) read() wire.Frame {
 	c.t.Helper()
-	f, err := c.tryRead(10 * time.Second)
+	f, err := c.tryRead(patience)
 	if err != nil {
 		c.t.Fatalf("read: %v", err)
 	}
 	return f
 }
+
+const patience = 30 * time.Second // for a frame, or the end, that is to come
 
 func (c *client) tryRead(d time.Duration) (wire.Frame, error) {
 	if len(c.early) > 0 {
@@ -178,8 +199,8 @@ func (c *client) call(op wire.Opcode, header, body []byte) wire.Frame {
 		c.t.Fatal(err)
 	}
 	c.write(b)
-	f, err := c.receive(10 * time.Second)
-	for ; err == nil && !f.Response; f, err = c.receive(10 * time.Second) {
+	f, err := c.receive(patience)
+	for ; err == nil && !f.Response; f, err = c.receive(patience) {
 		f.Header, f.Body = bytes.Clone(f.Header), bytes.Clone(f.Body)
 		c.early = append(c.early, f)
 	}
@@ -426,55 +447,6 @@ func TestRequestsBeforeMetadataAndUnknownOpcodes(t *testing.T) {
 	}
 }
 
-// hostile are the first bytes of a connection, and what becomes of it.
-func TestHostileFrames(t *testing.T) {
-	fixed := func(magic byte, hl uint16, tl uint32) []byte {
-		b := []byte{magic, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}
-		binary.BigEndian.PutUint16(b[2:], hl)
-		binary.BigEndian.PutUint32(b[4:], tl)
-		return b
-	}
-	r := newRig(t, nil)
-	for _, tc := range []struct {
-		name   string
-		give   []byte
-		answer bool // ERROR_COMM before the end
-	}{
-		{"http", []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), false},
-		{"rocketmq", []byte{0, 0, 0, 100, 0, 0, 0, 50, '{'}, false},
-		{"tls", []byte{0x16, 3, 1, 2, 0, 1, 0}, false},
-		{"negative header length", fixed(0x80, 0x8000, 10), true},
-		{"header longer than the frame", fixed(0x80, 11, 10), true},
-		{"2 GiB", fixed(0x80, 0, 0x7fffffff), true},
-		{"negative total", fixed(0x80, 0, 0xffffffff), true},
-		{"broken response", append([]byte{0x81, 1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 1}, 0, 0, 0, 0), false},
-		{"good frames, then garbage", append(fixed(0x80, 0, 0), 'x'), false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := r.dial()
-			c.t = t
-			c.write(tc.give)
-			var got []wire.Frame
-			for {
-				f, err := c.tryRead(10 * time.Second)
-				if err != nil {
-					if errors.Is(err, os.ErrDeadlineExceeded) {
-						t.Fatal("the connection was not closed")
-					}
-					break
-				}
-				got = append(got, f)
-			}
-			if comm := len(got) > 0 && got[len(got)-1].Status == wire.StatusComm; comm != tc.answer {
-				t.Errorf("answers %+v, want ERROR_COMM: %v", got, tc.answer)
-			}
-		})
-	}
-	// Everybody else is served.
-	c := r.dial()
-	c.metadata(0, "S-a")
-}
-
 func TestFramesCutAnywhereAreUnderstood(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.dial()
@@ -497,7 +469,8 @@ func TestFramesCutAnywhereAreUnderstood(t *testing.T) {
 }
 
 func TestLaw6PeerThatDoesNotReadIsCutOffAndCostsTheOthersNothing(t *testing.T) { // faults PSH-10
-	r := newRig(t, func(_ *notify.Options, o *Options) { o.WriteTimeout = 300 * time.Millisecond })
+	var clk clock // stands while the good one is served: the machine may be slow, and it is not to be cut off for that
+	r := newRig(t, func(_ *notify.Options, o *Options) { clk.set(o) })
 	stuck, good := r.dial(), r.dial()
 	for c, g := range map[*client]string{stuck: "S-stuck", good: "S-good"} {
 		c.metadata(wire.FeatureBatch, g)
@@ -511,35 +484,68 @@ func TestLaw6PeerThatDoesNotReadIsCutOffAndCostsTheOthersNothing(t *testing.T) {
 	r.fill("T", n)
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatalf("the good subscriber has %d of %d", got.Load(), n)
 	}
-	for end := time.Now().Add(10 * time.Second); r.srv.Stats().Slow == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the stuck one was not cut off")
-		}
+	if r.srv.Stats().Slow != 0 {
+		t.Error("one was cut off before its time")
 	}
+	until(t, "the stuck one to be cut off", func() bool {
+		clk.pass(time.Second)
+		return r.srv.Stats().Slow == 1
+	})
 }
 
 func TestIdleAndHalfSentConnectionsAreClosed(t *testing.T) {
+	var clk clock
 	r := newRig(t, func(_ *notify.Options, o *Options) {
 		o.IdleTimeout, o.PartialTimeout = 400*time.Millisecond, 100*time.Millisecond
+		clk.set(o)
 	})
-	idle, half, alive := r.dial(), r.dial(), r.dial()
-	half.write([]byte{wire.MagicRequest, byte(wire.OpHeartbeat), 0})
-	ended := func(c *client) bool {
-		_, err := c.tryRead(time.Millisecond)
-		return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
-	}
-	for end := time.Now().Add(10 * time.Second); !ended(idle) || !ended(half); {
-		if time.Now().After(end) {
-			t.Fatal("not closed")
+	// swept returns when every connection has been looked at at the clock's time.
+	swept := func() {
+		t.Helper()
+		for range 3 { // the second is taken when the sweep of the first has ended, and the third waits for that
+			r.srv.crowded <- struct{}{}
 		}
-		alive.must(wire.OpHeartbeat, nil, nil)
+		if want := time.Duration(clk.moved.Load()).Milliseconds(); r.srv.now() != want {
+			t.Fatalf("the sweeper's time is %d, want %d", r.srv.now(), want)
+		}
 	}
-	if s := r.srv.Stats(); s.Idle == 0 || s.Malformed == 0 {
-		t.Errorf("stats %+v", s)
+	idle, half, alive := r.dial(), r.dial(), r.dial()
+	until(t, "the connections", func() bool { return r.srv.Stats().Connections == 3 })
+	half.write([]byte{wire.MagicRequest, byte(wire.OpHeartbeat), 0})
+	until(t, "half a frame", func() bool {
+		return slices.ContainsFunc(r.srv.every(), func(c *conn) bool { return c.partialSince.Load() != 0 })
+	})
+	ended := func(c *client) {
+		t.Helper()
+		if f, err := c.tryRead(patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("%+v, %v, want the end of the connection", f, err)
+		}
 	}
+	stats := func(connections int, closedIdle, malformed uint64) {
+		t.Helper()
+		if s := r.srv.Stats(); s.Connections != connections || s.Idle != closedIdle || s.Malformed != malformed {
+			t.Errorf("stats %+v, want %d connections, %d closed as idle and %d as malformed", s, connections, closedIdle, malformed)
+		}
+	}
+	clk.pass(100 * time.Millisecond)
+	swept()
+	stats(3, 0, 0)
+	clk.pass(2 * time.Millisecond)
+	ended(half)
+	until(t, "it to be gone", func() bool { return r.srv.Stats().Connections == 2 })
+	clk.pass(298 * time.Millisecond)
+	swept()
+	stats(2, 0, 1)
+	alive.must(wire.OpHeartbeat, nil, nil)
+	clk.pass(2 * time.Millisecond)
+	ended(idle)
+	until(t, "it to be gone", func() bool { return r.srv.Stats().Connections == 1 })
+	clk.pass(398 * time.Millisecond)
+	swept()
+	stats(1, 1, 1)
 	alive.must(wire.OpHeartbeat, nil, nil)
 }
 
@@ -549,7 +555,7 @@ func TestTooManyConnectionsAreRefused(t *testing.T) {
 	a.must(wire.OpHeartbeat, nil, nil)
 	b.must(wire.OpHeartbeat, nil, nil)
 	c := r.dial()
-	if _, err := c.tryRead(10 * time.Second); err == nil {
+	if _, err := c.tryRead(patience); err == nil {
 		t.Error("a third connection was served")
 	}
 	a.must(wire.OpHeartbeat, nil, nil)
@@ -564,6 +570,7 @@ func TestRestartGoesOnWhereItWas(t *testing.T) {
 	pub.send(1, "T", "x", "one")
 	_, _, opaque := sub.delivery()
 	sub.ack(opaque, wire.NoError)
+	until(t, "the acknowledgement", func() bool { return r.svc.Stats().Unanswered == 0 })
 	pub.send(2, "T", "x", "two")
 	sub.delivery() // not acknowledged
 	r.stop()
@@ -610,72 +617,4 @@ func TestIdleConnectionStaysUnder12KiB(t *testing.T) {
 	if g := runtime.NumGoroutine() - goroutines; g > 20 {
 		t.Errorf("%d goroutines more for %d idle connections", g, n)
 	}
-}
-
-// Law 9: frames with any bytes changed are answered or end their connection; nothing panics and everybody else is served.
-func TestLaw9MutatedFramesNeverPanic(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	r := newRig(t, nil)
-	var m wire.Metadata
-	m.Clients = []wire.ClientInfo{{Group: []byte("S-a")}, {Group: []byte("P-test")}}
-	m.Build = []wire.Property{wire.FeatureProperty(wire.AllFeatures)}
-	credit := wire.Credit{Group: []byte("S-a"), Messages: 100}
-	var e wire.AckEncoder
-	list := wire.MessageHeader{ID: make([]byte, 16), Topic: []byte("T"), Type: []byte("x"), Group: []byte("g"), Committed: true}
-	frames := [][]byte{}
-	for _, f := range []struct {
-		op           wire.Opcode
-		header, body []byte
-	}{
-		{wire.OpMetadata, nil, m.Append(nil)},
-		{wire.OpSubscribe, binding(wire.Fanout, "T", "", "S-a"), nil},
-		{wire.OpCredit, credit.Append(nil), nil},
-		{wire.OpSend, header(1, "T", "x"), []byte("body")},
-		{wire.OpAckBatch, nil, e.Append(nil, wire.AckRun{First: 1, Last: 3, Status: wire.StatusError, Text: []byte("no")})},
-		{wire.OpUnsubscribe, binding(wire.Fanout, "T", "", "S-a"), nil},
-		{wire.OpSendList, nil, wire.AppendListMessage(nil, &list, []byte("x"))},
-		{wire.OpDummy, []byte("x"), nil},
-	} {
-		b, err := wire.AppendRequest(nil, f.op, 7, f.header, f.body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		frames = append(frames, b)
-	}
-	ack, _ := wire.AppendResponse(nil, wire.OpDeliver, wire.NoError, 0, nil, nil)
-	frames = append(frames, ack)
-	for range 150 {
-		nc, err := net.Dial("tcp", r.srv.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var all []byte
-		if rng.IntN(3) > 0 {
-			all = append(all, frames[0]...)
-		}
-		for range 1 + rng.IntN(8) {
-			f := slices.Clone(frames[rng.IntN(len(frames))])
-			for range rng.IntN(4) {
-				// Mostly behind the fixed part, so that the frame stays sound.
-				if at := rng.IntN(len(f)); at >= wire.RequestFixed || rng.IntN(10) == 0 {
-					f[at] = byte(rng.Uint32())
-				}
-			}
-			all = append(all, f...)
-		}
-		_, _ = nc.Write(all)
-		_ = nc.(*net.TCPConn).CloseWrite()
-		_ = nc.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if _, err := io.Copy(io.Discard, nc); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("neither answered nor closed: %x", all)
-		}
-		_ = nc.Close()
-	}
-	if s := r.srv.Stats(); s.Panics != 0 {
-		t.Errorf("%d panics", s.Panics)
-	}
-	c := r.dial()
-	c.metadata(0, "S-a")
 }

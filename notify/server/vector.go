@@ -77,12 +77,12 @@ type pace struct {
 
 func (p *pace) check(sent int) error {
 	if sent >= p.next {
-		p.begun, p.next = time.Now(), sent+writePiece
+		p.begun, p.next = p.c.s.o.Now(), sent+writePiece
 	}
 	switch {
 	case p.c.sock.Buffered() > maxInput: // it sends and does not read: what it sent is handled by nobody meanwhile
 		return fmt.Errorf("%w, and sends on", errSlow)
-	case time.Since(p.begun) >= p.c.s.o.WriteTimeout:
+	case p.c.s.o.Now().Sub(p.begun) >= p.c.s.o.WriteTimeout:
 		return fmt.Errorf("%w: %d bytes of a piece did not go within %v", errSlow, p.next-sent, p.c.s.o.WriteTimeout)
 	}
 	return nil
