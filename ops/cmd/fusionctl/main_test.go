@@ -113,21 +113,22 @@ func startServer(ts *testscript.TestScript, bin string, args []string) {
 func listen(ts *testscript.TestScript, name, text string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
-	ts.Defer(func() { _ = l.Close() })
+	ended := make(chan struct{})
+	ts.Defer(func() { _ = l.Close(); <-ended })
 	ts.Setenv(name, l.Addr().String())
 	go func() {
+		defer close(ended)
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
+			defer c.Close()
 			if text != "" {
 				_, _ = c.Read(make([]byte, 4096))
 				_, _ = c.Write([]byte(text))
 				_ = c.Close()
-				continue
 			}
-			ts.Defer(func() { _ = c.Close() })
 		}
 	}()
 }
