@@ -233,7 +233,7 @@ func TestRemoteNameServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ns.Close()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", "127.0.77.2:0") // where nobody else takes the port while the name server is away
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // note waits for the notice that a group has changed.
 func (c *client) note(group string) {
 	c.Helper()
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(30 * time.Second); ; {
 		for i, n := range c.notes {
 			if n.Code == remoting.ReqNotifyConsumerIDsChanged && n.Get("consumerGroup") == group && n.Oneway() {
 				c.notes = append(c.notes[:i], c.notes[i+1:]...)

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,6 +104,7 @@ func (r *reply) String() string { return fmt.Sprintf("code %d %q %v", r.Code, r.
 type client struct {
 	testing.TB
 	conn   net.Conn
+	in     *bufio.Reader // what comes through conn
 	enc    remoting.Encoder
 	opaque int32
 	notes  []*reply // requests of the broker that came while waiting
@@ -116,7 +118,7 @@ func (e *env) dial() *client {
 		e.Fatal(err)
 	}
 	e.Cleanup(func() { conn.Close() })
-	return &client{TB: e.TB, conn: conn}
+	return &client{TB: e.TB, conn: conn, in: bufio.NewReader(conn)}
 }
 
 // put encodes a request without sending it and returns its opaque.
@@ -144,14 +146,15 @@ func (c *client) flush() {
 	c.enc.Reset(c.enc.Bytes())
 }
 
-// read gives the next frame; nil when none came within d.
+// read gives the next frame; nil when none has begun to come within d.
 func (c *client) read(d time.Duration) *reply {
 	c.Helper()
 	c.conn.SetReadDeadline(time.Now().Add(d))
-	frame, err := remoting.ReadFrame(c.conn, nil)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := c.in.Peek(1); errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
 	}
+	c.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	frame, err := remoting.ReadFrame(c.in, nil)
 	if err != nil {
 		c.Fatalf("read: %v", err)
 	}
@@ -167,7 +170,7 @@ func (c *client) read(d time.Duration) *reply {
 func (c *client) await(opaque int32) *reply {
 	c.Helper()
 	for {
-		r := c.read(20 * time.Second)
+		r := c.read(30 * time.Second)
 		switch {
 		case r == nil:
 			c.Fatalf("no answer to request %d", opaque)

@@ -287,7 +287,7 @@ func TestLaw7OneConnectionHoldsAShareOfThePulls(t *testing.T) {
 // held waits until n pulls are held.
 func (e *env) held(n int) {
 	e.Helper()
-	for end := time.Now().Add(10 * time.Second); e.b.holds.len() != n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); e.b.holds.len() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			e.Fatalf("%d pulls are held, want %d", e.b.holds.len(), n)
 		}
@@ -419,7 +419,7 @@ func TestPausesAreCounted(t *testing.T) {
 	last := c.put(remoting.ReqPullMessage, 0, nil, pullReq{group: "G", topic: "T", sub: "*", offset: 32}.fields()...)
 	c.flush()
 	for i := range 32 {
-		if r := c.read(20 * time.Second); r == nil || r.Code != 0 || len(r.body) < 1<<20 {
+		if r := c.read(30 * time.Second); r == nil || r.Code != 0 || len(r.body) < 1<<20 {
 			t.Fatalf("answer %d: %v", i, r)
 		}
 	}
@@ -466,7 +466,7 @@ func TestHeldPullsUnderLoad(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(60 * time.Second):
 			t.Fatal("readers do not end")
 		}
 	}
@@ -524,7 +524,7 @@ func TestHeldPullsEndOnce(t *testing.T) {
 				}
 				c.flush()
 				for len(asked) > 0 {
-					r := c.read(20 * time.Second)
+					r := c.read(30 * time.Second)
 					if r == nil {
 						t.Errorf("client %d: %d pulls have no answer", i, len(asked))
 						return
