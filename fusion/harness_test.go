@@ -94,7 +94,7 @@ func dial(t *testing.T, addr string) *conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(60 * time.Second))
 	return &conn{t, nc}
 }
 

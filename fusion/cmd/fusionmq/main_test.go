@@ -70,7 +70,7 @@ func find(ts *testscript.TestScript, name string) *process {
 	return p.(*process)
 }
 
-const patience = 30 * time.Second // for what takes milliseconds on an idle machine
+const patience = 2 * time.Minute // for what takes milliseconds on an idle machine: under the race detector a start is a second of CPU
 
 func cmdServer(ts *testscript.TestScript, neg bool, args []string) {
 	name, args := args[0], args[1:]
