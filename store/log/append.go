@@ -513,6 +513,8 @@ func (l *Log) acknowledgeLocked(g *gather) {
 	l.stats.records.Add(int64(n))
 	if len(m.syncing) > 0 {
 		signal(l.flush)
+	} else if g.end-l.started.Load() >= startBytes {
+		signal(l.start)
 	}
 }
 

@@ -9,6 +9,10 @@ import (
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
+// startBytes is how much is written before its way to the disk begins, if no sync takes it there first. What gathers for a whole
+// FlushInterval would go in one burst, in which sends wait: for the processor, for memory and for the device.
+const startBytes = 4 << 20
+
 // flushLoop syncs the log: at once when somebody waits for it, else every FlushInterval. It also writes what nobody
 // else writes, and repairs the log after a failed write.
 func (l *Log) flushLoop() {
@@ -20,6 +24,9 @@ func (l *Log) flushLoop() {
 		select {
 		case <-l.stop:
 			stopping = true
+		case <-l.start:
+			l.startSync()
+			continue
 		case <-l.flush:
 			l.retry()
 		case <-tick.C:
@@ -114,6 +121,18 @@ func (l *Log) flushOnce() bool {
 	}
 	defer l.mu.Unlock()
 	return rest > 0 || !m.writing && len(m.active.chunks) > 0
+}
+
+// startSync begins to bring to the disk what is written.
+func (l *Log) startSync() {
+	from, end := max(l.started.Load(), l.synced.Load()), l.written.Load()/pageSize*pageSize // the last page is still being filled
+	for _, s := range *l.segs.Load() {
+		lo, hi := max(from, s.base), min(end, s.base+s.size)
+		if f, ok := s.f.(vfs.Starter); ok && lo < hi {
+			f.StartSync(lo-s.base, hi-lo)
+		}
+	}
+	l.started.Store(max(from, end))
 }
 
 // syncTo syncs the segments that have bytes in [synced, end), and lets go of the files of those that are full.

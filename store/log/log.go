@@ -60,6 +60,7 @@ type Log struct {
 	written atomic.Int64 // first position that is not yet in the page cache; stored only by the writer. Readers stay below it
 	told    atomic.Int64 // first position that Options.Written has not been told of; stored only by the writer. told <= written
 	synced  atomic.Int64 // first position that is not yet durable; stored only by the flush loop. synced <= told
+	started atomic.Int64 // what is below is at least on its way to the disk; stored only by the flush loop
 	min     atomic.Int64
 	segs    atomic.Pointer[[]*segment] // ascending without gaps; replaced, never changed. The last one takes the appends
 
@@ -95,6 +96,7 @@ type Log struct {
 	batches sync.Pool     // of *Batch
 	prepare chan struct{} // cap 1: make the next segment
 	flush   chan struct{} // cap 1: somebody waits for a sync
+	start   chan struct{} // cap 1: startBytes were written since started
 	write   chan struct{} // cap 1: there is something to write that nobody waits for
 	stop    chan struct{}
 	done    sync.WaitGroup

@@ -68,7 +68,7 @@ func Open(o Options) (*Log, error) {
 	if o.SyncTimeout == 0 {
 		o.SyncTimeout = 5 * time.Second
 	}
-	l := &Log{o: o, prepare: make(chan struct{}, 1), flush: make(chan struct{}, 1), write: make(chan struct{}, 1), stop: make(chan struct{})}
+	l := &Log{o: o, prepare: make(chan struct{}, 1), flush: make(chan struct{}, 1), start: make(chan struct{}, 1), write: make(chan struct{}, 1), stop: make(chan struct{})}
 	l.room.L = &l.mu
 	if l.views.fs, l.views.dir, l.views.most = o.FS, o.Dir, o.Mapped; o.Mapped == 0 {
 		l.views.most = defaultMapped

@@ -245,6 +245,11 @@ func (f osFile) Sync() error {
 	}
 }
 
+// StartSync implements Starter.
+func (f osFile) StartSync(off, n int64) {
+	_ = unix.SyncFileRange(int(f.f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE)
+}
+
 func (f osFile) Size() (int64, error) {
 	st, err := f.f.Stat()
 	if err != nil {

@@ -76,6 +76,13 @@ type Mapper interface {
 	Map(size int64) (b []byte, unmap func() error, err error)
 }
 
+// Starter is implemented by files that can begin to bring bytes to the disk before anybody waits for that.
+type Starter interface {
+	// StartSync begins to write n bytes from off to the disk, so that the next Sync has less to do. It promises nothing, waits for nothing
+	// and tells of no failure, which is the next Sync's to find.
+	StartSync(off, n int64)
+}
+
 // Info describes a file.
 type Info struct {
 	Size    int64
