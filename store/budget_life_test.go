@@ -65,10 +65,16 @@ func (l *lives) wait(address int64) error {
 	return l.err
 }
 
-// BenchmarkBudgetLife is the whole life of a message of 1 KiB of a sync topic that a push group is owed: each of 256 writers appends one, which is durable
-// then, and the next when that one was told as owed, and its acknowledgement is durable too. The other side of the budget is integration/bench: a row
-// inserted and deleted in a database.
+// BenchmarkBudgetLife is the whole life of a message of 1 KiB of a sync topic that a push group is owed. Each of 256 writers appends one, which is durable
+// and owed then, and acknowledgements join the next batch of operations, as those of the push front end do, where nobody waits for one: a round ends when
+// all of its messages are acknowledged, durably. With ack=awaited a writer sends its next message only when that is so for the last, as a client of a
+// database has to. The other side of the budget is integration/bench: a row inserted and deleted in a database.
 func BenchmarkBudgetLife(b *testing.B) {
+	b.Run("ack=joined", func(b *testing.B) { benchmarkLife(b, false) })
+	b.Run("ack=awaited", func(b *testing.B) { benchmarkLife(b, true) })
+}
+
+func benchmarkLife(b *testing.B, awaited bool) {
 	const writers = 256
 	l := &lives{}
 	l.news = sync.NewCond(&l.mu)
@@ -85,10 +91,11 @@ func BenchmarkBudgetLife(b *testing.B) {
 	inRounds(b, func(n int) {
 		together(writers, func() {
 			ms, rs := benchMessages(1), make([]store.Result, 1)
-			for range (n + writers - 1) / writers {
+			each := (n + writers - 1) / writers
+			for i := range each {
 				s.Append(ms, rs)
 				err := rs[0].Err
-				if err == nil {
+				if err == nil && (awaited || i == each-1) {
 					err = l.wait(rs[0].Address)
 				}
 				if err != nil {

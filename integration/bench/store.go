@@ -81,7 +81,7 @@ func (b *bench) storeBudgets() error {
 	}
 	b.publishBudgets(got)
 	b.exchangeBudgets(got)
-	b.lifeBudgets(perSecond("BenchmarkBudgetLife"))
+	b.lifeBudgets(perSecond("BenchmarkBudgetLife/ack=joined"), perSecond("BenchmarkBudgetLife/ack=awaited"))
 	return nil
 }
 
