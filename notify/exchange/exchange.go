@@ -38,7 +38,7 @@ type Exchange struct {
 	mu struct {
 		sync.RWMutex
 		topics map[string]*topic
-		groups map[string][]string // group -> sorted topics that it has a history on
+		groups map[string]names // group -> topics that it has a history on
 	}
 }
 
@@ -49,8 +49,8 @@ var _ state.Exchange = (*Exchange)(nil)
 // and its cost is the number of groups that match, not of those that are bound.
 type topic struct {
 	groups map[string]*History
-	fanout []string            // sorted; groups with a fanout binding that holds now
-	direct map[string][]string // message type -> sorted groups with such a binding and no fanout binding
+	fanout names            // groups with a fanout binding that holds now
+	direct map[string]names // message type -> groups with such a binding and no fanout binding
 }
 
 // Span is a binding with the log positions between which it held: a message at address a is matched when
@@ -63,15 +63,16 @@ type Span struct {
 
 // History is what one group has been bound to on one topic. It is immutable; a change makes a new one.
 type History struct {
-	group string
-	spans []Span
+	group  string
+	spans  []Span // the next one may have the same memory, with more behind what is seen here
+	fanout bool   // one of them is a fanout binding that holds
 }
 
 // New returns an exchange without bindings.
 func New() *Exchange {
 	x := &Exchange{}
 	x.mu.topics = make(map[string]*topic)
-	x.mu.groups = make(map[string][]string)
+	x.mu.groups = make(map[string]names)
 	return x
 }
 
@@ -89,25 +90,57 @@ func Check(b state.Binding) error {
 }
 
 // Bind applies a registration made by the record at address at. A binding with the same kind and expression is
-// replaced in place: it has held since its first registration.
+// replaced in place: it has held since its first registration. How many other groups the topic has, or other topics the group,
+// makes no difference to the cost, nor does it to that of Unbind.
 func (x *Exchange) Bind(at int64, topicName, group string, b state.Binding) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t := x.mu.topics[topicName]
 	if t == nil {
-		t = &topic{groups: make(map[string]*History), direct: make(map[string][]string)}
+		t = &topic{groups: make(map[string]*History), direct: make(map[string]names)}
 		x.mu.topics[topicName] = t
 	}
-	var spans []Span
-	if h := t.groups[group]; h != nil {
-		spans = slices.Clone(h.spans)
+	h := t.groups[group]
+	if h == nil {
+		h = &History{group: group}
+		x.mu.groups[group] = x.mu.groups[group].with(topicName)
 	}
-	if i := live(spans, b); i >= 0 {
-		spans[i].Binding = b
+	if i := live(h.spans, b); i >= 0 {
+		if h.spans[i].Binding != b {
+			spans := slices.Clone(h.spans)
+			spans[i].Binding = b
+			t.groups[group] = &History{group, spans, h.fanout}
+		}
+		return
+	}
+	spans := append(h.spans, Span{Binding: b, Since: at, Until: Forever, code: int64(record.HashCode(b.Expr))})
+	t.groups[group] = &History{group, spans, h.fanout || b.Kind == state.BindFanout}
+	switch {
+	case b.Kind == state.BindFanout && !h.fanout:
+		t.listDirect(h, false)
+		t.fanout = t.fanout.with(group)
+	case b.Kind == state.BindDirect && !h.fanout:
+		t.direct[b.Expr] = t.direct[b.Expr].with(group)
+	}
+}
+
+// listDirect puts the group into the lists of its direct bindings, or takes it out of them.
+func (t *topic) listDirect(h *History, in bool) {
+	for i := range h.spans {
+		if s := &h.spans[i]; s.Until == Forever && s.Kind == state.BindDirect {
+			t.list(s.Expr, h.group, in)
+		}
+	}
+}
+
+func (t *topic) list(expr, group string, in bool) {
+	if in {
+		t.direct[expr] = t.direct[expr].with(group)
+	} else if left := t.direct[expr].without(group); left != nil {
+		t.direct[expr] = left
 	} else {
-		spans = append(spans, Span{Binding: b, Since: at, Until: Forever, code: int64(record.HashCode(b.Expr))})
+		delete(t.direct, expr)
 	}
-	x.setLocked(topicName, group, spans)
 }
 
 // Unbind applies a removal made by the record at address at. Removing what is not there changes nothing.
@@ -118,11 +151,12 @@ func (x *Exchange) Unbind(at int64, topicName, group string, b state.Binding) {
 	if t == nil || t.groups[group] == nil {
 		return
 	}
-	spans := slices.Clone(t.groups[group].spans)
-	i := live(spans, b)
+	old := t.groups[group]
+	i := live(old.spans, b)
 	if i < 0 {
 		return
 	}
+	spans := slices.Clone(old.spans)
 	if spans[i].Volatile {
 		// A binding that is not persistent leaves nothing for a cursor: what came while no machine was connected is
 		// skipped for ever (rulings A40), and what was in flight when the last one went is dropped by the service.
@@ -130,7 +164,14 @@ func (x *Exchange) Unbind(at int64, topicName, group string, b state.Binding) {
 	} else {
 		spans[i].Until = at
 	}
-	x.setLocked(topicName, group, spans)
+	h := x.setLocked(topicName, group, spans)
+	switch {
+	case old.fanout && !h.fanout:
+		t.fanout = t.fanout.without(group)
+		t.listDirect(h, true)
+	case b.Kind == state.BindDirect && !old.fanout:
+		t.list(b.Expr, group, false)
+	}
 }
 
 // Forget drops ended bindings of a group that no message at or above address below can be matched by. The service calls
@@ -173,9 +214,9 @@ func (x *Exchange) Targets(dst []string, at int64, topicName string, props []byt
 		}
 		return dst
 	}
-	dst = append(dst, t.fanout...)
+	dst = t.fanout.appendTo(dst)
 	if len(t.direct) > 0 {
-		dst = append(dst, t.direct[string(tag)]...)
+		dst = t.direct[string(tag)].appendTo(dst)
 	}
 	return dst
 }
@@ -194,7 +235,7 @@ func (x *Exchange) History(topicName, group string) *History {
 func (x *Exchange) Topics(group string) []string {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return slices.Clone(x.mu.groups[group])
+	return x.mu.groups[group].appendTo(nil)
 }
 
 // Len is the number of groups that are known on a topic.
@@ -316,53 +357,24 @@ func (h *History) Len() int {
 	return len(h.spans)
 }
 
-// setLocked replaces a group's spans and brings the index up to date with them.
-func (x *Exchange) setLocked(topicName, group string, spans []Span) {
-	t := x.mu.topics[topicName]
-	t.unindexLocked(group)
-	if len(spans) == 0 {
-		delete(t.groups, group)
-		if left := remove(x.mu.groups[group], topicName); len(left) > 0 {
-			x.mu.groups[group] = left
-		} else {
-			delete(x.mu.groups, group)
-		}
-		return
-	}
-	x.mu.groups[group] = insert(x.mu.groups[group], topicName)
+// setLocked replaces a group's spans, which nobody else has, and returns what is in them now. The lists of a topic are the caller's.
+func (x *Exchange) setLocked(topicName, group string, spans []Span) *History {
 	h := &History{group: group, spans: spans}
-	all := false
-	for _, s := range spans {
-		all = all || s.Until == Forever && s.Kind == state.BindFanout
+	for i := range spans {
+		h.fanout = h.fanout || spans[i].Until == Forever && spans[i].Kind == state.BindFanout
 	}
-	t.groups[group] = h
-	if all {
-		t.fanout = insert(t.fanout, group)
-		return
+	t := x.mu.topics[topicName]
+	if len(spans) > 0 {
+		t.groups[group] = h
+		return h
 	}
-	for _, s := range spans {
-		if s.Until == Forever && s.Kind == state.BindDirect {
-			t.direct[s.Expr] = insert(t.direct[s.Expr], group)
-		}
+	delete(t.groups, group)
+	if left := x.mu.groups[group].without(topicName); left != nil {
+		x.mu.groups[group] = left
+	} else {
+		delete(x.mu.groups, group)
 	}
-}
-
-func (t *topic) unindexLocked(group string) {
-	h := t.groups[group]
-	if h == nil {
-		return
-	}
-	t.fanout = remove(t.fanout, group)
-	for _, s := range h.spans {
-		if s.Kind != state.BindDirect {
-			continue
-		}
-		if left := remove(t.direct[s.Expr], group); len(left) > 0 {
-			t.direct[s.Expr] = left
-		} else {
-			delete(t.direct, s.Expr)
-		}
-	}
+	return h
 }
 
 // live finds the span of a binding that still holds; two bindings with equal kind and expression are the same one.
@@ -370,22 +382,6 @@ func live(spans []Span, b state.Binding) int {
 	return slices.IndexFunc(spans, func(s Span) bool {
 		return s.Until == Forever && s.Kind == b.Kind && s.Expr == b.Expr
 	})
-}
-
-func insert(list []string, name string) []string {
-	i, found := slices.BinarySearch(list, name)
-	if found {
-		return list
-	}
-	return slices.Insert(list, i, name)
-}
-
-func remove(list []string, name string) []string {
-	i, found := slices.BinarySearch(list, name)
-	if !found {
-		return list
-	}
-	return slices.Delete(list, i, i+1)
 }
 
 // properties reads what the exchange looks at out of encoded properties, in one pass: the message type, and the one group
