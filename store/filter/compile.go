@@ -33,6 +33,9 @@ func (e *Expr) Compile(s Schema) *Program {
 // Expr is the expression that the program was made of.
 func (p *Program) Expr() *Expr { return p.expr }
 
+// Sources is the number of places that the program reads.
+func (p *Program) Sources() int { return p.layout.places }
+
 // Match tells whether the program selects a message. It does not allocate.
 func (p *Program) Match(m *Message) bool { return p.Eval(m) == True }
 
@@ -41,7 +44,7 @@ const stackNames = 8
 
 // Eval is the truth of the expression for a message. It does not allocate.
 func (p *Program) Eval(m *Message) Truth {
-	n := len(p.layout.names)
+	n := p.layout.names
 	if n > stackNames {
 		return p.evalMany(m)
 	}
@@ -49,7 +52,7 @@ func (p *Program) Eval(m *Message) Truth {
 	if n <= few {
 		p.layout.search(m.Properties, f.few[:])
 	} else {
-		var seen [stackNames]int32
+		var seen [stackNames]*named
 		p.layout.scan(m.Properties, f.few[:], seen[:0])
 	}
 	return p.code.truth(p.code.root, &f)
@@ -77,9 +80,9 @@ type Bound struct{ code code }
 // Bind makes the program read a message through a layout that others read, too. The layout it returns has all places of l
 // under their numbers and those that the program needs.
 func (p *Program) Bind(l *Layout) (*Bound, *Layout) {
-	sources := make([]Source, len(p.layout.sources))
+	sources := make([]Source, p.layout.places)
 	for i := range sources {
-		sources[i] = p.layout.sources[i].Source
+		sources[i] = p.layout.source(int32(i)).Source
 	}
 	ext, numbers := l.with(sources)
 	b := &Bound{p.code}

@@ -12,7 +12,10 @@
 // like, so that costs do not depend on history.
 //
 // Answers are exact: the set is that of the filters that [filter.Expr.Eval] finds true. An index may be changed while it is
-// used; a match sees the filters of one moment, and readers never wait.
+// used; a match sees the filters of one moment, without those and those owners that have been removed since, and readers never wait.
+//
+// A filter more or less costs, on average, about as much among many as among few: everything that readers see is in chunks of which
+// one is copied, and what would take long to find or copy stays in its place, without owners, until half of what is there has gone.
 package match
 
 import (
@@ -32,6 +35,7 @@ type Index[T comparable] struct {
 		sync.Mutex
 		entries map[identity]*entry[T]
 		free    []int32 // numbers of entries that are gone
+		reads   int     // places that the entries read, counted for each of them
 	}
 }
 
@@ -43,7 +47,8 @@ type identity struct {
 
 // entry is one filter.
 type entry[T comparable] struct {
-	owners  atomic.Pointer[[]T] // replaced, never changed
+	owners  atomic.Pointer[[][]T] // replaced, never changed; chunks of ownerChunk, all full but the last. None: the filter has gone
+	where   map[T]int             // of the owners, when they are more than a chunk; guarded by Index.mu
 	bound   *filter.Bound
 	program *filter.Program
 	keys    []filter.Key // both kinds
@@ -84,16 +89,38 @@ func (e *entry[T]) posting(i int) posting[T] {
 // snapshot is the index of one moment. It and all below it is immutable.
 type snapshot[T comparable] struct {
 	layout  *filter.Layout
-	attrs   []*attribute[T] // by source; nil for one that no key is about
-	always  []posting[T]
+	attrs   []*[attrChunk]*attribute[T] // by source, in chunks; nil for what no key is about
+	always  list[T]
 	numbers int
+}
+
+const attrChunk = 64
+
+// attr is what is asked of a source, nil for nothing.
+func (s *snapshot[T]) attr(src int32) *attribute[T] {
+	if c := s.attrs[uint32(src)/attrChunk]; c != nil {
+		return c[uint32(src)%attrChunk]
+	}
+	return nil
+}
+
+// set changes a snapshot that nobody has seen yet and whose attrs are its own; the chunks are shared.
+func (s *snapshot[T]) set(src int32, a *attribute[T]) {
+	at := &s.attrs[uint32(src)/attrChunk]
+	c := new([attrChunk]*attribute[T])
+	if *at != nil {
+		*c = **at
+	}
+	c[uint32(src)%attrChunk] = a
+	*at = c
 }
 
 // attribute is what is asked of one source.
 type attribute[T comparable] struct {
 	texts   *table[T]
 	ranges  forest[T]
-	present []posting[T]
+	present list[T]
+	gone    int // ranges of filters that have gone
 }
 
 // New returns an empty index for filters whose names are found by a schema; nil is filter.Plain.
@@ -117,10 +144,7 @@ func (x *Index[T]) Add(e *filter.Expr, owner T) bool {
 	defer x.mu.Unlock()
 	id := identity{e.Rules(), e.String()}
 	if have := x.mu.entries[id]; have != nil {
-		if owners := *have.owners.Load(); !slices.Contains(owners, owner) {
-			owners = append(owners, owner) // behind what others see of it
-			have.owners.Store(&owners)
-		}
+		have.own(owner)
 		return false
 	}
 	s := *x.now.Load()
@@ -131,8 +155,9 @@ func (x *Index[T]) Add(e *filter.Expr, owner T) bool {
 		s.numbers++
 	}
 	n := newEntry[T](e.Compile(x.schema), number)
-	n.owners.Store(&[]T{owner})
+	n.own(owner)
 	x.mu.entries[id] = n
+	x.mu.reads += n.program.Sources()
 	s.add(n)
 	x.now.Store(&s)
 	return true
@@ -148,24 +173,24 @@ func (x *Index[T]) Remove(e *filter.Expr, owner T) bool {
 	if have == nil {
 		return false
 	}
-	owners := slices.DeleteFunc(slices.Clone(*have.owners.Load()), func(o T) bool { return o == owner })
-	if len(owners) > 0 {
-		have.owners.Store(&owners)
+	if have.disown(owner); len(*have.owners.Load()) > 0 {
 		return false
 	}
 	delete(x.mu.entries, id)
+	x.mu.reads -= have.program.Sources()
 	s := *x.now.Load()
-	if s.layout.Sources() > 64 && s.layout.Sources() > 4*len(x.mu.entries) {
+	if s.layout.Sources() > 64 && s.layout.Sources() > 4*x.mu.reads || s.numbers > 64 && s.numbers > 4*len(x.mu.entries) {
 		x.rebuild()
 		return true
 	}
-	s.remove(have)
-	x.mu.free = append(x.mu.free, have.number)
+	if s.remove(have) {
+		x.mu.free = append(x.mu.free, have.number)
+	}
 	x.now.Store(&s)
 	return true
 }
 
-// rebuild makes the snapshot again without the places that only filters of the past have read.
+// rebuild makes the snapshot again without what only filters of the past have: places that they read, and their numbers.
 func (x *Index[T]) rebuild() {
 	s := snapshot[T]{layout: new(filter.Layout)}
 	x.mu.free = nil
@@ -173,6 +198,7 @@ func (x *Index[T]) rebuild() {
 		// A new entry: readers of the snapshot of before have the old one.
 		n := newEntry[T](old.program, int32(s.numbers))
 		n.owners.Store(old.owners.Load())
+		n.where = old.where
 		s.numbers++
 		x.mu.entries[id] = n
 		s.add(n)
@@ -184,20 +210,20 @@ func (x *Index[T]) rebuild() {
 func (s *snapshot[T]) add(n *entry[T]) {
 	n.bound, s.layout = n.program.Bind(s.layout)
 	n.sources = n.sources[:0]
-	attrs := make([]*attribute[T], s.layout.Sources())
+	attrs := make([]*[attrChunk]*attribute[T], (s.layout.Sources()+attrChunk-1)/attrChunk)
 	copy(attrs, s.attrs)
 	s.attrs = attrs
 	for i, k := range n.keys {
 		p := n.posting(i)
 		if k.Kind == filter.KeyAlways {
-			s.always = append(s.always, p) // behind what others see of it; so below
+			s.always = s.always.with(p)
 			n.sources = append(n.sources, -1)
 			continue
 		}
-		src := s.layout.Number(k.Source)
-		n.sources = append(n.sources, int32(src))
+		src := int32(s.layout.Number(k.Source))
+		n.sources = append(n.sources, src)
 		a := &attribute[T]{}
-		if old := attrs[src]; old != nil {
+		if old := s.attr(src); old != nil {
 			*a = *old
 		}
 		switch k.Kind {
@@ -206,46 +232,48 @@ func (s *snapshot[T]) add(n *entry[T]) {
 		case filter.KeyRange:
 			a.ranges = a.ranges.with(k.Low, k.High, p)
 		default:
-			a.present = append(a.present, p)
+			a.present = a.present.with(p)
 		}
-		attrs[src] = a
+		s.set(src, a)
 	}
 }
 
-func (s *snapshot[T]) remove(n *entry[T]) {
+// remove reports whether nothing is left of the filter. Where taking it out would copy much, it stays, without owners, until half of what
+// is there has gone; so removing filters costs about what adding them did.
+func (s *snapshot[T]) remove(n *entry[T]) (clean bool) {
+	clean = true
 	s.attrs = slices.Clone(s.attrs)
 	for i, k := range n.keys {
+		var out bool
 		if k.Kind == filter.KeyAlways {
-			s.always = without(s.always, n)
+			s.always, out = s.always.without(n)
+			clean = clean && out
 			continue
 		}
-		old := s.attrs[n.sources[i]]
+		old := s.attr(n.sources[i])
 		if old == nil {
 			continue // an earlier key took all that was there
 		}
 		a := *old
 		switch k.Kind {
 		case filter.KeyText:
-			a.texts = a.texts.without(k.Text, n)
+			a.texts, out = a.texts.without(k.Text, n)
 		case filter.KeyRange:
-			a.ranges = a.ranges.without(n)
+			a.gone++
+			if out = 2*a.gone >= a.ranges.size(); out {
+				a.ranges, a.gone = a.ranges.swept(), 0
+			}
 		default:
-			a.present = without(a.present, n)
+			a.present, out = a.present.without(n)
 		}
-		if a.texts == nil && a.ranges == nil && a.present == nil {
-			s.attrs[n.sources[i]] = nil
+		clean = clean && out
+		if a.texts == nil && a.ranges == nil && a.present.all == nil {
+			s.set(n.sources[i], nil)
 		} else {
-			s.attrs[n.sources[i]] = &a
+			s.set(n.sources[i], &a)
 		}
 	}
-}
-
-func without[T comparable](ps []posting[T], n *entry[T]) []posting[T] {
-	ps = slices.DeleteFunc(slices.Clone(ps), func(p posting[T]) bool { return p.entry == n })
-	if len(ps) == 0 {
-		return nil
-	}
-	return ps
+	return clean
 }
 
 // Matcher is the memory that a match needs. The zero value is ready; one goroutine may use it at a time, for any number of
@@ -269,7 +297,7 @@ func (x *Index[T]) Match(dst []T, m *filter.Message, w *Matcher) []T {
 	}
 	w.sources = f.Sources(w.sources[:0])
 	for _, src := range w.sources {
-		a := s.attrs[src]
+		a := s.attr(src)
 		if a == nil {
 			continue
 		}
@@ -290,12 +318,12 @@ func (x *Index[T]) Match(dst []T, m *filter.Message, w *Matcher) []T {
 				}
 			}
 		}
-		for i := range a.present {
-			dst = a.present[i].take(dst, w, true)
+		for i := range a.present.all {
+			dst = a.present.all[i].take(dst, w, true)
 		}
 	}
-	for i := range s.always {
-		dst = s.always[i].take(dst, w, true)
+	for i := range s.always.all {
+		dst = s.always.all[i].take(dst, w, true)
 	}
 	for _, number := range w.touched {
 		w.found[number] = 0
@@ -322,7 +350,9 @@ func (p *posting[T]) take(dst []T, w *Matcher, exact bool) []T {
 		}
 	}
 	if p.exact && exact || p.bound.Eval(&w.frame) == filter.True {
-		return append(dst, *p.owners.Load()...)
+		for _, some := range *p.owners.Load() {
+			dst = append(dst, some...)
+		}
 	}
 	return dst
 }

@@ -38,20 +38,29 @@ func (f forest[T]) with(low, high float64, p posting[T]) forest[T] {
 	return append(slices.Clone(f[:n]), newRanges(all))
 }
 
-// without returns a forest without the ranges of a filter, nil when there are no others.
-func (f forest[T]) without(e *entry[T]) forest[T] {
-	var left forest[T]
+// size is the number of ranges.
+func (f forest[T]) size() int {
+	n := 0
 	for _, r := range f {
-		if slices.ContainsFunc(r.all, func(i interval[T]) bool { return i.entry == e }) {
-			all := slices.DeleteFunc(slices.Clone(r.all), func(i interval[T]) bool { return i.entry == e })
-			if len(all) == 0 {
-				continue
-			}
-			r = newRanges(all)
-		}
-		left = append(left, r)
+		n += len(r.all)
 	}
-	return left
+	return n
+}
+
+// swept returns a forest of the ranges whose filters have not gone, nil when there are none.
+func (f forest[T]) swept() forest[T] {
+	var all []interval[T]
+	for _, r := range f {
+		for _, i := range r.all {
+			if !i.gone() {
+				all = append(all, i)
+			}
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	return forest[T]{newRanges(all)}
 }
 
 func newRanges[T comparable](all []interval[T]) *ranges[T] {

@@ -37,19 +37,16 @@ func (t *table[T]) with(text string, p posting[T]) *table[T] {
 	return n
 }
 
-// without returns a table without a filter, nil when it was the last one. It does not get fewer chunks.
-func (t *table[T]) without(text string, e *entry[T]) *table[T] {
+// without returns a table without a filter that has gone, nil when it was the last one, and whether it is out of it. It does not get
+// fewer chunks.
+func (t *table[T]) without(text string, e *entry[T]) (*table[T], bool) {
 	h := hashOf([]byte(text))
-	c := t.chunks[h>>t.shift]
-	if c == nil || c.hashes[c.place(h, text)] == 0 {
-		return t // an earlier key took it
-	}
 	n := &table[T]{slices.Clone(t.chunks), t.shift, t.used}
-	n.set(h, c.without(h, text, e))
-	if n.used == 0 {
-		return nil
+	c, out := t.chunks[h>>t.shift].without(h, text, e)
+	if n.set(h, c); n.used == 0 {
+		return nil, out
 	}
-	return n
+	return n, out
 }
 
 // set changes a table that nobody has seen yet.
@@ -74,7 +71,7 @@ func (t *table[T]) split() *table[T] {
 			continue
 		}
 		for i, s := range c.slots {
-			if s.list == nil {
+			if s.list.all == nil {
 				continue
 			}
 			p := &n.chunks[c.hashes[i]>>n.shift]
@@ -96,7 +93,7 @@ type chunk[T comparable] struct {
 
 type slot[T comparable] struct {
 	text string
-	list []posting[T]
+	list list[T]
 }
 
 var seed = maphash.MakeSeed()
@@ -122,7 +119,7 @@ func (t *chunk[T]) find(h uint32, text []byte) []posting[T] {
 			return nil
 		case h:
 			if s := &t.slots[i]; s.text == string(text) {
-				return s.list
+				return s.list.all
 			}
 		}
 	}
@@ -152,33 +149,34 @@ func (t *chunk[T]) with(h uint32, text string, p posting[T]) *chunk[T] {
 	default:
 		n = &chunk[T]{slices.Clone(t.hashes), slices.Clone(t.slots), t.used}
 	}
-	n.put(h, slot[T]{text, append(n.slots[n.place(h, text)].list, p)}) // behind what others see of it
+	n.put(h, slot[T]{text, n.slots[n.place(h, text)].list.with(p)})
 	return n
 }
 
-// without returns a chunk without a filter, nil when it was the last one.
-func (t *chunk[T]) without(h uint32, text string, e *entry[T]) *chunk[T] {
+// without returns a chunk without a filter, nil when it was the last one, and whether it is out of it.
+func (t *chunk[T]) without(h uint32, text string, e *entry[T]) (*chunk[T], bool) {
 	n := &chunk[T]{t.hashes, slices.Clone(t.slots), t.used}
 	s := &n.slots[t.place(h, text)]
-	if s.list = without(s.list, e); s.list != nil {
-		return n
+	list, out := s.list.without(e)
+	if s.list = list; list.all != nil {
+		return n, out
 	}
 	if t.used == 1 {
-		return nil
+		return nil, out
 	}
 	// Texts behind the one that goes may have been put there because of it.
 	size := len(t.hashes)
 	if 8*t.used < size {
 		size /= 2
 	}
-	return n.sized(size)
+	return n.sized(size), out
 }
 
 // sized returns the texts that have filters in a chunk of another size.
 func (t *chunk[T]) sized(size int) *chunk[T] {
 	n := newChunk[T](size)
 	for i, s := range t.slots {
-		if s.list != nil {
+		if s.list.all != nil {
 			n.put(t.hashes[i], s)
 		}
 	}
