@@ -61,7 +61,7 @@ func TestDemoFailsWhenTheServerIsKilledMidway(t *testing.T) {
 	defer s.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, demo, "-connect", s.Addr["http"], "-pause", "100ms", "-timeout", "45s")
+	cmd := exec.CommandContext(ctx, demo, "-connect", s.Addr["http"], "-pause", "100ms", "-messages", "2000", "-timeout", "45s") // far more than go before the kill
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

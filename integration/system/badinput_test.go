@@ -68,7 +68,7 @@ func attack(t *testing.T, addr string, b []byte, d time.Duration) (answer []byte
 
 // A server must end a conversation that cannot go on by itself and must not wait for bytes that never come.
 func TestForeignProtocolsAreClosedAndStoreNothing(t *testing.T) {
-	s := server(t)
+	s := start(t, t.TempDir()) // where nobody else writes
 	serves(t, s)
 	before := logEnd(t, s)
 	frame := func(length, header uint32, rest string) []byte {
@@ -121,7 +121,7 @@ func TestHalfAFrameCostsOthersNothing(t *testing.T) {
 }
 
 func TestBadRequestsAreAnsweredAndTheConnectionSurvives(t *testing.T) {
-	s := server(t)
+	s := start(t, t.TempDir()) // where nobody else writes
 	topic := rmq.Unique("Bad")
 	createTopic(t, s, topic, 4)
 	send := func(kv ...string) map[string]string {
@@ -208,7 +208,7 @@ func without(m map[string]string, field string) map[string]string {
 }
 
 func TestABrokenHeaderIsNotTheEndOfTheBroker(t *testing.T) {
-	s := server(t)
+	s := start(t, t.TempDir()) // where nobody else writes
 	before := logEnd(t, s)
 	for _, header := range []string{`{"code":310,`, `[]`, `null`, `"x"`, `{"code":"many","opaque":1}`, `{"code":99999999999999999999,"opaque":1}`, strings.Repeat(`{"a":`, 10000), "\x00\x01\x02"} {
 		b := binary.BigEndian.AppendUint32(nil, uint32(4+len(header)))

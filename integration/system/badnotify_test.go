@@ -79,7 +79,7 @@ func property(key, value string) wire.Property {
 }
 
 func TestBadNotifyFramesAreAnsweredAndTheConnectionSurvives(t *testing.T) {
-	s := server(t)
+	s := start(t, t.TempDir()) // where nobody else writes
 	topic := rmq.Unique("BadN")
 	createTopic(t, s, topic, 1)
 	n := dialNotify(t, s, rmq.Unique("P"))
@@ -137,7 +137,7 @@ func TestBadNotifyFramesAreAnsweredAndTheConnectionSurvives(t *testing.T) {
 }
 
 func TestNobodyIsServedBeforeTheMetadata(t *testing.T) {
-	s := server(t)
+	s := start(t, t.TempDir()) // where nobody else writes
 	before := logEnd(t, s)
 	n := dialNotify(t, s, "")
 	h := wire.MessageHeader{ID: make([]byte, 16), Topic: []byte("t"), Type: []byte("t"), Group: []byte("P"), Committed: true, BornTime: 1}
