@@ -91,6 +91,8 @@ func TestLaw5ViewsWhoseBodyWentEarlyAreSteppedOver(t *testing.T) {
 		t.Error("not all were delivered to the attached group")
 	}
 
+	w.linger() // until the store owes the attached group nothing, it keeps the bodies
+	w.settle()
 	behind := w.join("S-cursor")
 	w.until("catch-up", func() bool { return w.waiting(behind) == 4 })
 	for i := range 3 {
