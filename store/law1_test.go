@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fusionmq/fusionmq/store"
+	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/state"
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
@@ -118,6 +120,224 @@ func TestLaw1EveryAnswerIsTheSameWithoutViewsAfterRetention(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// Law 1, rules of views: the bodies of a queue are not in the order of the log, so a replay, an expiry and a reader who lags behind go by
+// addresses. Here one queue has views, whose records are the oldest of the log, and another one messages.
+func TestLaw1OrderIsThatOfAddressesAndNotOfBodies(t *testing.T) {
+	for _, in := range []string{"memory", "index files"} {
+		t.Run(in, func(t *testing.T) {
+			c, fsys := newClock(), vfs.NewMem()
+			o := retentionOn(c, fsys)
+			o.Retention.MostAtOnce = 1
+			if in == "memory" {
+				o.CheckpointBytes = 64 << 20
+			}
+			o.Events = func(e store.Event) {
+				if e.Level > 4 {
+					t.Errorf("event: %s %v", e.Name, e.Attrs)
+				}
+			}
+			s, err := tryOpen(t, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, topic := range []string{"A", "T", "Other"} {
+				addTopic(t, s, topic, meta.Async)
+			}
+			var old []store.Result
+			for i := range 60 {
+				old = append(old, send(t, s, "A", 0, fmt.Sprint("old ", i)))
+			}
+			fillTopic(t, s, c, "Other", 1, 70)
+			operate(t, s, bindOps("T", "g")...)
+			for i := range old {
+				r := old[len(old)-1-i]
+				operate(t, s, state.Op{Kind: state.OpPublish, Topic: "A", First: r.Address, View: &state.View{
+					Kind: state.ViewCommit, Topic: "T", Position: r.Address, Size: r.Size, TagsCode: 2598919,
+				}})
+				send(t, s, "T", 1, fmt.Sprint("plain ", i))
+				fillTopic(t, s, c, "Other", 1, 4)
+			}
+			fillTopic(t, s, c, "Other", 1, 70)
+			settle(t, s)
+			read := func(from int64) []store.TopicEntry {
+				es := make([]store.TopicEntry, 200)
+				return es[:s.ReadTopic("T", from, es)]
+			}
+			want := read(0)
+			if len(want) != 2*len(old) {
+				t.Fatalf("%d entries: %+v", len(want), want)
+			}
+			for i, e := range want {
+				if i > 0 && e.Address <= want[i-1].Address {
+					t.Errorf("entry %d is at %d, the one before at %d", i, e.Address, want[i-1].Address)
+				}
+				if got := read(e.Address); !slices.Equal(got, want[i:]) {
+					t.Fatalf("a reader who has come to %d has %d messages before him, want %d", e.Address, len(got), len(want)-i)
+				}
+			}
+			if owed := s.Pending("T", 0, 1000); len(owed) != len(want) {
+				t.Errorf("%d of %d messages are owed", len(owed), len(want))
+			}
+			operate(t, s, state.Op{Kind: state.OpDelete, Topic: "T", First: 0, Last: 1 << 60})
+
+			// The records that the views show go with the first segment; the entries go with theirs.
+			c.pass(24 * time.Hour)
+			first := want[0].Address
+			for range 4 {
+				clean(t, s)
+				low := s.Bounds().Min
+				want = slices.DeleteFunc(want, func(e store.TopicEntry) bool { return e.Address < low })
+				if got := read(0); !slices.Equal(got, want) {
+					t.Fatalf("the log begins at %d, %d entries, want %d", low, len(got), len(want))
+				}
+			}
+			if low := s.Bounds().Min; low <= first || len(want) == 0 || len(want) == 2*len(old) {
+				t.Fatalf("the log begins at %d, %d of %d entries are left: nothing tested", low, len(want), 2*len(old))
+			}
+
+			// And from the log alone.
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			dropViews(t, fsys, "/s")
+			o.Exchange = newFanout()
+			s = open(t, o)
+			if got := read(0); !slices.Equal(got, want) {
+				t.Errorf("%d entries from the log alone, want %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+// Law 1: what a start does not have to ask the log for, it must not take for new.
+func TestLaw1AnIDFromBeforeAStartIsKnown(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		m := vfs.NewMem()
+		o := store.Options{FS: m, Dir: "/s", SegmentBytes: 64 << 10}
+		s, err := tryOpen(t, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addTopic(t, s, "A", meta.Async)
+		want := sendOnce(s, "A", 0, 1, "first")
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if killed {
+			put(t, m, "/s/abort", []byte("1"))
+		}
+		s = open(t, o)
+		if got := sendOnce(s, "A", 1, 1, "again"); got.Err != nil || !got.Repeated || otherResult(want, got) != "" {
+			t.Errorf("killed %v: %+v, first %+v", killed, got, want)
+		}
+		same(t, bodies(t, s, "A", 0), []string{"first"})
+	}
+}
+
+// Law 1 after retention, with a push state of many pieces: a start takes all of them, and an unfinished one is none.
+func TestLaw1RestatedStateIsTakenWhole(t *testing.T) {
+	c, fsys := newClock(), vfs.NewMem()
+	o := retentionOn(c, fsys)
+	s, err := tryOpen(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addTopic(t, s, "P", meta.Async)
+	var groups []string
+	var ops []state.Op
+	for i := range 600 {
+		g := fmt.Sprintf("group-%03d-%s", i, strings.Repeat("n", 60))
+		groups = append(groups, g)
+		ops = append(ops, bindOps("P", g)...)
+	}
+	operate(t, s, ops...)
+	r := send(t, s, "P", 0, "owed to all")
+	fillTopic(t, s, c, "P", 1, 1)
+	operate(t, s, state.Op{Kind: state.OpDelete, Topic: "P", First: r.Address + 1, Last: 1 << 60})
+	addTopic(t, s, "Other", meta.Async)
+	fillTopic(t, s, c, "Other", 1, 200)
+	c.pass(24 * time.Hour)
+	settle(t, s)
+	if clean(t, s) == 0 || s.Bounds().Min <= r.Address {
+		t.Fatal("the first segment is still there")
+	}
+	settle(t, s)
+	if n, _ := pieces(t, s); n < 2 {
+		t.Fatalf("%d pieces of state", n)
+	}
+	want := ask(t, s, []string{"P"}, groups, 1)
+	if len(want.Bindings) != len(groups) || len(want.Pending["P"]) != 1 || len(want.Pending["P"][0].Targets) != len(groups) {
+		t.Fatalf("%d bindings, %+v", len(want.Bindings), want.Pending["P"])
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dropViews(t, fsys, "/s")
+	o.Exchange = newFanout()
+	s = open(t, o)
+	if diff := cmp.Diff(want, ask(t, s, []string{"P"}, groups, 1)); diff != "" {
+		t.Errorf("answers from the log alone (-want +got):\n%.2000s", diff)
+	}
+}
+
+// Law 1: a checkpoint is believed as far as the log goes. One from before the log lost its end, or from a stop that was clean when the last one was not, says
+// nothing about what is there.
+func TestLaw1ACheckpointDoesNotOutliveItsLog(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		harm func(t *testing.T, m *vfs.Mem, before, after map[string]string)
+		want []string
+	}{
+		{"a clean stop's, and more was appended since", func(t *testing.T, m *vfs.Mem, before, after map[string]string) {
+			put(t, m, "/s/fusionmq/checkpoint", []byte(before["/s/fusionmq/checkpoint"]))
+			put(t, m, "/s/abort", nil)
+		}, []string{"one", "two", "three"}},
+		{"of a log that is shorter now", func(t *testing.T, m *vfs.Mem, before, after map[string]string) {
+			for name := range after {
+				if strings.Contains(name, "/commitlog/0") || strings.Contains(name, ".idx") || strings.HasSuffix(name, ".synced") {
+					if err := m.Remove(name); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			put(t, m, "/s/commitlog/00000000000000000000", []byte(before["/s/commitlog/00000000000000000000"]))
+		}, []string{"one"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := vfs.NewMem()
+			o := store.Options{Dir: "/s", FS: m, SegmentBytes: 64 << 10, Exchange: newFanout(), Events: func(store.Event) {}}
+			run := func(bodies ...string) map[string]string {
+				s, err := tryOpen(t, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				addTopic(t, s, "T", meta.Async)
+				for _, b := range bodies {
+					send(t, s, "T", 0, b)
+				}
+				if len(bodies) > 1 {
+					send(t, s, "T", 1, strings.Repeat("x", 40<<10))
+					send(t, s, "T", 1, strings.Repeat("x", 40<<10))
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				return contents(t, m, "/s")
+			}
+			before := run("one")
+			after := run("two", "three")
+			tc.harm(t, m, before, after)
+			o.Exchange = newFanout()
+			s := open(t, o)
+			same(t, bodies(t, s, "T", 0), tc.want)
+			if r := send(t, s, "T", 0, "next"); r.QueueOffset != int64(len(tc.want)) {
+				t.Errorf("the next message has offset %d, want %d", r.QueueOffset, len(tc.want))
+			}
+			same(t, bodies(t, s, "T", 0), append(tc.want, "next"))
 		})
 	}
 }

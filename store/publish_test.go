@@ -2,12 +2,15 @@ package store_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -197,4 +200,34 @@ func dropViews(t testing.TB, fsys vfs.FS, dir string) {
 			}
 		}
 	}
+}
+
+// Law 5: who has been told that a delayed message is cancelled does not get it, though its time comes while the cancel is being written.
+func TestLaw5ACancelIsNotOvertakenByThePublish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := new(faulty)
+		s := open(t, store.Options{Dir: "/s", FS: f.wrap(vfs.NewMem()), SegmentBytes: 64 << 10})
+		addTopic(t, s, "T", meta.Async)
+		r := sendWaiting(t, s, store.Message{Topic: "T", Body: []byte("cancelled"), DeliverAt: time.Now().Add(time.Second).UnixMilli()})
+		sendWaiting(t, s, store.Message{Topic: "T", Body: []byte("due"), DeliverAt: time.Now().Add(2 * time.Second).UnixMilli()})
+		synctest.Wait()
+		disk := make(chan struct{})
+		f.set(func(o vfs.Op) error {
+			if o.Kind == "write" {
+				f.mu.Unlock()
+				<-disk
+				f.mu.Lock()
+			}
+			return nil
+		})
+		done := make(chan error)
+		go func() { done <- s.CancelDelay(context.Background(), r.Address) }()
+		time.Sleep(3 * time.Second) // both are due by now
+		close(disk)
+		if err := <-done; err != nil {
+			t.Errorf("cancel: %v", err)
+		}
+		time.Sleep(time.Minute)
+		same(t, bodies(t, s, "T", 0), []string{"due"})
+	})
 }
