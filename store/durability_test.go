@@ -77,10 +77,7 @@ func TestMemoryMessagesThatCannotBeWrittenAreCounted(t *testing.T) {
 	var f faulty
 	mem := vfs.NewMem()
 	o := store.Options{Dir: "/s", FS: f.wrap(mem), SegmentBytes: 64 << 10}
-	s, err := tryOpen(t, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, o)
 	addTopic(t, s, "M", meta.Memory)
 	addTopic(t, s, "A", meta.Async)
 	f.set(func(o vfs.Op) error {
@@ -101,9 +98,7 @@ func TestMemoryMessagesThatCannotBeWrittenAreCounted(t *testing.T) {
 	if r := send(t, s, "M", 0, "kept"); r.QueueOffset != 0 {
 		t.Errorf("queue offset %d, want that of the lost one", r.QueueOffset)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, s)
 	same(t, bodies(t, open(t, o), "M", 0), []string{"kept"})
 }
 
@@ -115,10 +110,7 @@ func TestLaw4DurabilityChangesAtRunTime(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		mem := vfs.NewMem()
 		o := store.Options{Dir: "/s", FS: mem, SegmentBytes: 64 << 10}
-		s, err := tryOpen(t, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := open(t, o)
 		addTopic(t, s, "A", meta.Async)
 		synced, all := map[int64]string{}, map[int64]string{}
 		for i := range 300 {
@@ -137,9 +129,7 @@ func TestLaw4DurabilityChangesAtRunTime(t *testing.T) {
 			}
 		}
 		o.FS = mem.CrashClone(rng, 0)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		stop(t, s)
 		s = open(t, o)
 		got := bodies(t, s, "A", 0)
 		for i, body := range got {

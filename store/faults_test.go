@@ -38,17 +38,11 @@ func TestChecksumOfZeroIsAChecksum(t *testing.T) {
 	for _, flip := range []bool{false, true} {
 		m := vfs.NewMem()
 		o := store.Options{FS: m, Dir: "/s", SegmentBytes: 64 << 10}
-		s, err := tryOpen(t, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := open(t, o)
 		addTopic(t, s, "A", meta.Async)
 		send(t, s, "A", 0, "before")
 		zero := send(t, s, "A", 0, string(body))
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		put(t, m, "/s/abort", []byte("1"))
+		unclean(t, s, o)
 		if err := m.Remove("/s/fusionmq/checkpoint"); err != nil {
 			t.Fatal(err)
 		}
@@ -81,10 +75,7 @@ func TestSegmentsEndInFillersOfAllLengths(t *testing.T) {
 		m := vfs.NewMem()
 		var events []string
 		o := store.Options{FS: m, Dir: "/s", SegmentBytes: 64 << 10, Events: loud(&events)}
-		s, err := tryOpen(t, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := open(t, o)
 		addTopic(t, s, "A", meta.Async)
 		frame := int64(send(t, s, "A", 0, "x").Size) - 1
 		var want []string
@@ -106,10 +97,7 @@ func TestSegmentsEndInFillersOfAllLengths(t *testing.T) {
 				t.Fatalf("the next message is at %d with %d bytes left", r.Address, rest)
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		put(t, m, "/s/abort", []byte("1"))
+		unclean(t, s, o)
 		dropViews(t, m, "/s")
 		events = nil
 		s = open(t, o)
@@ -174,10 +162,7 @@ func TestQueuesWhoseIndexIsGoneStayInOrder(t *testing.T) {
 			damaged(t, m, "/s")
 			var events []string
 			o := store.Options{FS: m, Dir: "/s", SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Events: loud(&events)}
-			s, err := tryOpen(t, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := open(t, o)
 			addTopic(t, s, "A", meta.Async)
 			var first store.Result
 			for i := range 1000 {
@@ -186,15 +171,9 @@ func TestQueuesWhoseIndexIsGoneStayInOrder(t *testing.T) {
 				}
 			}
 			s.Offsets().Commit("g", "A", 0, 1000)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			unclean(t, s, o)
 			tc.harm(t, m, first)
-			put(t, m, "/s/abort", []byte("1"))
-			if s, err = tryOpen(t, o); err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
+			s = open(t, o)
 			low, end := s.Queue("A", 0, true).Range()
 			at, _ := s.Offsets().Get("g", "A", 0)
 			if low < 0 || low > end || at > end || tc.want >= 0 && int(end-low) != tc.want {
@@ -249,10 +228,7 @@ func TestOddPropertiesStopNobody(t *testing.T) {
 func TestReadingMakesNoTopic(t *testing.T) {
 	m := vfs.NewMem()
 	o := store.Options{FS: m, Dir: "/s", SegmentBytes: 64 << 10}
-	s, err := tryOpen(t, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, o)
 	addTopic(t, s, "A", meta.Async)
 	send(t, s, "A", 0, "x")
 	before := contents(t, m, "/s/config")
@@ -277,9 +253,7 @@ func TestReadingMakesNoTopic(t *testing.T) {
 	if s.Topics().Len() != 1 || !maps.Equal(before, contents(t, m, "/s/config")) {
 		t.Errorf("there are %d topics", s.Topics().Len())
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, s)
 	if s = open(t, o); s.Topics().Len() != 1 || s.Queue("Gone", 0, false) != nil {
 		t.Errorf("after a restart there are %d topics", s.Topics().Len())
 	}
@@ -289,16 +263,11 @@ func TestReadingMakesNoTopic(t *testing.T) {
 func TestCleanerKeepsMessagesOfForgottenTopics(t *testing.T) {
 	m, c := vfs.NewMem(), newClock()
 	o := retentionOn(c, m)
-	s, err := tryOpen(t, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, o)
 	addTopic(t, s, "A", meta.Async)
 	fillTopic(t, s, c, "A", 2, 200) // 20 minutes
 	want := append(bodies(t, s, "A", 0), bodies(t, s, "A", 1)...)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, s)
 	put(t, m, "/s/config/topics.json", nil)
 	s = open(t, o)
 	if n := clean(t, s); n != 0 {
@@ -358,10 +327,7 @@ func TestEveryCopyIsFoundOnceByUniqueID(t *testing.T) {
 	const id = "7F0000010000276B00000001"
 	m := vfs.NewMem()
 	o := store.Options{FS: m, Dir: "/s", SegmentBytes: 64 << 10}
-	s, err := tryOpen(t, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, o)
 	addTopic(t, s, "A", meta.Async)
 	first := sendKeyed(t, s, "A", id, id)
 	second := sendKeyed(t, s, "A", id, id+" "+id+" other")
@@ -384,17 +350,8 @@ func TestEveryCopyIsFoundOnceByUniqueID(t *testing.T) {
 			t.Errorf("turn %d: the retry is at %v, want %d", turn, got, es[0].Address)
 		}
 		if turn == 0 {
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			dropViews(t, m, "/s")
-			if s, err = tryOpen(t, o); err != nil {
-				t.Fatal(err)
-			}
+			s = fromLog(t, s, o)
 		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -81,12 +81,9 @@ func TestHalvesAreSeenWhenTheyAreCommitted(t *testing.T) {
 
 func TestLaw5OutcomeOfATransactionIsFinal(t *testing.T) {
 	o := store.Options{FS: vfs.NewMem(), Dir: "/s"}
-	s, err := tryOpen(t, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, o)
 	addTopic(t, s, "T", meta.Async)
-	yes, no, open := half(t, s, "T", 0, "yes"), half(t, s, "T", 0, "no"), half(t, s, "T", 0, "open")
+	yes, no, undecided := half(t, s, "T", 0, "yes"), half(t, s, "T", 0, "no"), half(t, s, "T", 0, "undecided")
 	plain := send(t, s, "T", 0, "plain")
 	for range 2 {
 		if err := endHalf(s, yes.Address, true); err != nil {
@@ -115,21 +112,14 @@ func TestLaw5OutcomeOfATransactionIsFinal(t *testing.T) {
 		if got := bodies(t, s, "T", 0); !slices.Equal(got, []string{"plain", "yes"}) {
 			t.Errorf("queue has %q", got)
 		}
-		if h := s.Half(open.Address); h.Outcome != state.Undecided || h.Topic != "T" {
+		if h := s.Half(undecided.Address); h.Outcome != state.Undecided || h.Topic != "T" {
 			t.Errorf("half that nobody ended is %+v", h)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		stop(t, s)
 		if reopened == 0 {
 			dropViews(t, o.FS, o.Dir)
 		}
-		if s, err = tryOpen(t, o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		s = open(t, o)
 	}
 }
 
@@ -182,10 +172,7 @@ func TestLaw5ConcurrentEndsOfATransactionAreOne(t *testing.T) {
 func TestHalvesAreDueForTheirChecksAndMovedAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := store.Options{FS: vfs.NewMem(), Dir: "/s"}
-		s, err := tryOpen(t, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := open(t, o)
 		addTopic(t, s, "T", meta.Async)
 		began := time.Now().UnixMilli()
 		a := half(t, s, "T", 1, "a")
@@ -224,12 +211,8 @@ func TestHalvesAreDueForTheirChecksAndMovedAside(t *testing.T) {
 				t.Errorf("aside topic has %q", got)
 			}
 			if reopened == 0 {
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
-				if s, err = tryOpen(t, o); err != nil {
-					t.Fatal(err)
-				}
+				stop(t, s)
+				s = open(t, o)
 			}
 		}
 		// An operator can still decide.
@@ -242,18 +225,12 @@ func TestHalvesAreDueForTheirChecksAndMovedAside(t *testing.T) {
 		if got := bodies(t, s, "T", 1); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("queue has %q", got)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
 	})
 }
 
 func TestACommitMayBeForLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := tryOpen(t, store.Options{FS: vfs.NewMem(), Dir: "/s"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := open(t, store.Options{FS: vfs.NewMem(), Dir: "/s"})
 		addTopic(t, s, "T", meta.Async)
 		h := half(t, s, "T", 0, "later")
 		due := time.Now().Add(time.Minute)
@@ -273,9 +250,6 @@ func TestACommitMayBeForLater(t *testing.T) {
 		synctest.Wait()
 		if got := bodies(t, s, "T", 0); !slices.Equal(got, []string{"later"}) {
 			t.Errorf("when due the queue has %q", got)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
 		}
 	})
 }

@@ -99,9 +99,7 @@ func TestLaw1EveryAnswerIsTheSameWithoutViewsAfterRetention(t *testing.T) {
 					{"what waits", []string{"/state", ""}},
 					{"everything", []string{"/index", "/keys", "/state", "/bits", ""}},
 				} {
-					if err := s.Close(); err != nil {
-						t.Fatal(err)
-					}
+					stop(t, s)
 					for _, dir := range v.dirs {
 						c.drop("/store/fusionmq"+dir, all)
 					}
@@ -140,10 +138,7 @@ func TestLaw1OrderIsThatOfAddressesAndNotOfBodies(t *testing.T) {
 					t.Errorf("event: %s %v", e.Name, e.Attrs)
 				}
 			}
-			s, err := tryOpen(t, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := open(t, o)
 			for _, topic := range []string{"A", "T", "Other"} {
 				addTopic(t, s, topic, meta.Async)
 			}
@@ -200,12 +195,7 @@ func TestLaw1OrderIsThatOfAddressesAndNotOfBodies(t *testing.T) {
 			}
 
 			// And from the log alone.
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			dropViews(t, fsys, "/s")
-			o.Exchange = newFanout()
-			s = open(t, o)
+			s = fromLog(t, s, o)
 			if got := read(0); !slices.Equal(got, want) {
 				t.Errorf("%d entries from the log alone, want %d", len(got), len(want))
 			}
@@ -218,17 +208,13 @@ func TestLaw1AnIDFromBeforeAStartIsKnown(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		m := vfs.NewMem()
 		o := store.Options{FS: m, Dir: "/s", SegmentBytes: 64 << 10}
-		s, err := tryOpen(t, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := open(t, o)
 		addTopic(t, s, "A", meta.Async)
 		want := sendOnce(s, "A", 0, 1, "first")
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
 		if killed {
-			put(t, m, "/s/abort", []byte("1"))
+			unclean(t, s, o)
+		} else {
+			stop(t, s)
 		}
 		s = open(t, o)
 		if got := sendOnce(s, "A", 1, 1, "again"); got.Err != nil || !got.Repeated || otherResult(want, got) != "" {
@@ -242,10 +228,7 @@ func TestLaw1AnIDFromBeforeAStartIsKnown(t *testing.T) {
 func TestLaw1RestatedStateIsTakenWhole(t *testing.T) {
 	c, fsys := newClock(), vfs.NewMem()
 	o := retentionOn(c, fsys)
-	s, err := tryOpen(t, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, o)
 	addTopic(t, s, "P", meta.Async)
 	var groups []string
 	var ops []state.Op
@@ -273,12 +256,7 @@ func TestLaw1RestatedStateIsTakenWhole(t *testing.T) {
 	if len(want.Bindings) != len(groups) || len(want.Pending["P"]) != 1 || len(want.Pending["P"][0].Targets) != len(groups) {
 		t.Fatalf("%d bindings, %+v", len(want.Bindings), want.Pending["P"])
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	dropViews(t, fsys, "/s")
-	o.Exchange = newFanout()
-	s = open(t, o)
+	s = fromLog(t, s, o)
 	if diff := cmp.Diff(want, ask(t, s, []string{"P"}, groups, 1)); diff != "" {
 		t.Errorf("answers from the log alone (-want +got):\n%.2000s", diff)
 	}
@@ -311,10 +289,7 @@ func TestLaw1ACheckpointDoesNotOutliveItsLog(t *testing.T) {
 			m := vfs.NewMem()
 			o := store.Options{Dir: "/s", FS: m, SegmentBytes: 64 << 10, Exchange: newFanout(), Events: func(store.Event) {}}
 			run := func(bodies ...string) map[string]string {
-				s, err := tryOpen(t, o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := open(t, o)
 				addTopic(t, s, "T", meta.Async)
 				for _, b := range bodies {
 					send(t, s, "T", 0, b)
@@ -323,9 +298,7 @@ func TestLaw1ACheckpointDoesNotOutliveItsLog(t *testing.T) {
 					send(t, s, "T", 1, strings.Repeat("x", 40<<10))
 					send(t, s, "T", 1, strings.Repeat("x", 40<<10))
 				}
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				stop(t, s)
 				return contents(t, m, "/s")
 			}
 			before := run("one")

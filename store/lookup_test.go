@@ -195,10 +195,7 @@ func TestLaw1KeysAreAFunctionOfTheLog(t *testing.T) {
 				return got
 			}
 			for round := range 3 { // several files
-				s, err := tryOpen(t, o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := open(t, o)
 				if round == 0 {
 					addTopic(t, s, "A", meta.Async)
 				}
@@ -215,9 +212,7 @@ func TestLaw1KeysAreAFunctionOfTheLog(t *testing.T) {
 						t.Fatalf("answers before: %v", want)
 					}
 				}
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				stop(t, s)
 			}
 			names, err := m.List("/s/fusionmq/keys")
 			if err != nil || len(names) == 0 {
@@ -265,10 +260,7 @@ func TestRefusedMessagesLeaveNoKeys(t *testing.T) {
 func TestKeysOfPublishedMessages(t *testing.T) {
 	m := vfs.NewMem()
 	o := store.Options{FS: m, Dir: "/s", SegmentBytes: 64 << 10}
-	s, err := tryOpen(t, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, o)
 	addTopic(t, s, "A", meta.Async)
 	var rs [1]store.Result
 	s.Append([]store.Message{{Topic: "A", Half: true, Body: []byte("x"), Properties: []byte("UNIQ_KEY\x01half-1\x02KEYS\x01order-9\x02")}}, rs[:])
@@ -285,9 +277,7 @@ func TestKeysOfPublishedMessages(t *testing.T) {
 	if len(first) != 1 || first[0] <= rs[0].Address {
 		t.Errorf("the committed message is at %v, its half at %d", first, rs[0].Address)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, s)
 	names, _ := m.List("/s/fusionmq/keys")
 	for _, n := range names {
 		if err := m.Remove(filepath.Join("/s/fusionmq/keys", n)); err != nil {

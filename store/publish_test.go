@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,10 +32,7 @@ func TestPublishedViewsAreInTheirQueueAtOnce(t *testing.T) {
 	for _, d := range []meta.Durability{meta.Async, meta.Sync} {
 		t.Run(d.String(), func(t *testing.T) {
 			o := store.Options{FS: vfs.NewMem(), Dir: "/s"}
-			s, err := tryOpen(t, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := open(t, o)
 			addTopic(t, s, "T", d)
 			addTopic(t, s, meta.RetryPrefix+"g", d)
 			var ops []state.Op
@@ -74,18 +70,11 @@ func TestPublishedViewsAreInTheirQueueAtOnce(t *testing.T) {
 						}
 					}
 				}
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				stop(t, s)
 				if reopened == 1 { // only the log is left
 					dropViews(t, o.FS, o.Dir)
 				}
-				if s, err = tryOpen(t, o); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
+				s = open(t, o)
 			}
 		})
 	}
@@ -180,25 +169,6 @@ func TestPublishedMessagesArePushedByTheBindingsOfTheirMoment(t *testing.T) {
 	defer l.mu.Unlock()
 	if len(l.owed) != 1 || l.owed[0].Topic != "U" || l.owed[0].Queue != 5 || l.owed[0].Address <= at || l.owed[0].Position != r.Address || !slices.Equal(l.owed[0].Targets, []string{"g"}) {
 		t.Errorf("owed are %+v", l.owed)
-	}
-}
-
-// dropViews removes everything that a start can make again.
-func dropViews(t testing.TB, fsys vfs.FS, dir string) {
-	t.Helper()
-	l := store.LayoutOf(dir)
-	for _, d := range []string{l.Index, l.Own} {
-		names, err := fsys.List(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, n := range names {
-			if !strings.HasSuffix(n, "/") {
-				if err := fsys.Remove(d + "/" + n); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
 	}
 }
 

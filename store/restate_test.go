@@ -126,10 +126,7 @@ func TestLaw1StateInPiecesIsNeverHalfApplied(t *testing.T) {
 	}))
 	o.Exchange, o.FlushInterval = nil, time.Hour
 	o.TailRows(200)
-	s, err := tryOpen(t, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, o)
 	addTopic(t, s, "T", meta.Async)
 	fillWaiting(t, s, c, 1500)
 	send(t, s, "T", 0, "last")
@@ -149,9 +146,7 @@ func TestLaw1StateInPiecesIsNeverHalfApplied(t *testing.T) {
 	if ps, _ := pieces(t, s); n == 0 || ps < 3 {
 		t.Fatalf("%d segments deleted, %d pieces of state", n, ps)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, s)
 	gone := 0
 	for i, mem := range append(cuts, mem) {
 		dropViews(t, mem, "/s")
@@ -167,9 +162,7 @@ func TestLaw1StateInPiecesIsNeverHalfApplied(t *testing.T) {
 		if s.Bounds().Min > 0 {
 			gone++
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		stop(t, s)
 	}
 	if gone == 0 || gone > len(cuts) {
 		t.Errorf("after %d of %d cuts a segment was gone", gone, len(cuts))
@@ -183,10 +176,7 @@ func TestLaw1StateIsRestatedWhileItGoesOn(t *testing.T) {
 	o := retentionOn(c, mem)
 	o.Exchange = nil
 	o.TailRows(200)
-	s, err := tryOpen(t, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, o)
 	addTopic(t, s, "T", meta.Async)
 	old := send(t, s, "T", 0, "old")
 	halves, delays := fillWaiting(t, s, c, 1500)
@@ -222,20 +212,11 @@ func TestLaw1StateIsRestatedWhileItGoesOn(t *testing.T) {
 	if !strings.HasSuffix(want[0], ": old") || !strings.Contains(want[0], "late") {
 		t.Fatalf("the first that waits is %s", want[0])
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	dropViews(t, mem, "/s")
-	if s, err = tryOpen(t, o); err != nil {
-		t.Fatal(err)
-	}
+	s = fromLog(t, s, o)
 	if diff := cmp.Diff(want, everyWait(t, s)); diff != "" {
 		t.Fatalf("what waits (-want +got):\n%s", diff)
 	}
 	if stateSum(t, s) != sum {
 		t.Fatal("the log alone leads to another state")
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -182,10 +182,7 @@ func TestLaw3BytesPassThroughTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.NewMem()
 		o := store.Options{FS: fsys, Dir: "/s", SegmentBytes: 1 << 20}
-		s, err := tryOpen(t, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := open(t, o)
 		sendShown(t, s)
 		for _, when := range []string{"as sent", "from the log alone"} {
 			for i, k := range shownKinds {
@@ -194,16 +191,7 @@ func TestLaw3BytesPassThroughTheStore(t *testing.T) {
 					t.Errorf("%s, %s: body of %d bytes with flags %#x and %d, sent were %d with %#x and %d", k.name, when, len(v.Body()), v.SysFlag(), v.Flag(), len(shownBody(i)), shownFlags[i%len(shownFlags)], 100+i)
 				}
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			dropViews(t, fsys, "/s")
-			if s, err = tryOpen(t, o); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
+			s = fromLog(t, s, o)
 		}
 	})
 }
