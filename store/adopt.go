@@ -102,7 +102,7 @@ func (a *adopter) all(progress rocketmq.Progress) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, p := range open.Popped() {
+	for p := range open.Popped() {
 		op, err := s.popped(&p)
 		if err == nil && op != nil {
 			err = a.add(op)

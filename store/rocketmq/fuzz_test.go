@@ -193,7 +193,7 @@ func FuzzOpen(f *testing.F) {
 		if n := len(slices.Collect(o.Halves())) + len(slices.Collect(o.Delays())); n > 1 {
 			t.Errorf("one record is open %d times", n)
 		}
-		if n := len(o.Popped()); n > maxPop {
+		if n := len(slices.Collect(o.Popped())); n > maxPop {
 			t.Errorf("one record has %d messages", n)
 		}
 		for _, q := range LightQueues(v) {

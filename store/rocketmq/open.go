@@ -58,32 +58,39 @@ type Open struct {
 	// DefaultLevels say. The broker's own consume queue has it.
 	Due func(level int, offset int64) (ms int64, ok bool)
 
-	p     Progress
-	rows  Table // of halves, delays and timers
-	pops  map[popKey][]*popOpen
-	names map[string]string // of topics and groups, one copy of each
+	p    Progress
+	rows Table // of halves, delays, timers and pops
 
-	topics []string // by number in a row
-	topic  map[string]uint32
+	topics    []string // by number in a row
+	topic     map[string]uint32
+	popNames  []popName // the same
+	popNumber map[popName]uint32
 }
 
 // NewOpen begins with what the configuration says, and an empty table.
 func NewOpen(p Progress, t Table) *Open {
-	return &Open{p: p, rows: t, pops: map[popKey][]*popOpen{}, names: map[string]string{}, topic: map[string]uint32{}}
+	return &Open{p: p, rows: t, topic: map[string]uint32{}, popNumber: map[popName]uint32{}}
 }
 
 // Rows of the table, all numbers big-endian:
 //
-//	key    0 1 kind   4 4 level, of a delay   8 8 queue offset, or of rowPlace the position; of rowNewest 1 23 are a hash of topic and key
+//	key    0 1 kind   4 4 level, of a delay   8 8 queue offset, or of rowPlace the position
+//	       of rowNewest 1 23 a hash of topic and key
+//	       of rowPop    1 6 pop time   7 9 a hash of what names the check point, and of the first offset   16 8 milliseconds from the pop until it is due
+//	       of rowPopped 1 4 number of topic and group   5 4 queue   9 8 offset   17 7 due time, the latest first
 //	value  of rowHalf   0 8 position   8 8 store time   16 4 size   20 4 number of the topic   24 4 queue   28 4 checks
 //	       of rowPlace  0 8 queue offset   8 8 position of the commit, -1 without one
 //	       of rowDelay  0 8 position   8 8 due time   16 4 size   20 4 number of the topic   24 4 queue
 //	       of rowNewest 0 8 queue offset
+//	       of rowPop    0 8 what is open, a bit each   8 4 number of topic and group   12 4 queue   16 8 offset of bit 0   24 8 pop time
+//	       of rowPopped 0 8 pop time   8 8 due time
 const (
 	rowHalf   = 1 + iota
 	rowPlace  // finds a half by its position
 	rowDelay  // level 0: a timer
 	rowNewest // the newest timer of a topic and key
+	rowPop    // a check point, or a part of one
+	rowPopped // a message that is open in one
 )
 
 type (

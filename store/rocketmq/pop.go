@@ -1,10 +1,13 @@
 package rocketmq
 
 import (
-	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"iter"
+	"math"
+	"math/bits"
 	"strings"
 
 	"github.com/fusionmq/fusionmq/store/record"
@@ -109,18 +112,93 @@ type Popped struct {
 	Due          int64 // when the group gets it again, milliseconds since 1970
 }
 
-// popKey names a check point, as acknowledgements do.
-type popKey struct {
-	topic, group   string
-	queue          int32
-	start, popTime int64
+// popName is whose messages a check point is of. There are no more than topics and groups that belong together.
+type popName struct{ topic, group string }
+
+// popSpan is how many offsets one row of a check point speaks for, a bit each.
+const popSpan = 64
+
+// popRow is what of a check point is open among popSpan offsets, until the revive service has judged it. One with nothing open says that
+// the check point is known and that all was acknowledged.
+type popRow struct {
+	open    uint64 // bit i: offset first+i
+	name    uint32 // number of topic and group
+	queue   int32
+	first   int64 // a multiple of popSpan
+	popTime int64
 }
 
-// popOpen is a check point that the revive service has not judged.
-type popOpen struct {
-	invisible int64
-	offsets   []int64
-	done      uint64 // by index in offsets
+func (r *popRow) encode() (v rowValue) {
+	be := binary.BigEndian
+	be.PutUint64(v[:], r.open)
+	be.PutUint32(v[8:], r.name)
+	be.PutUint32(v[12:], uint32(r.queue))
+	be.PutUint64(v[16:], uint64(r.first))
+	be.PutUint64(v[24:], uint64(r.popTime))
+	return v
+}
+
+func decodePopRow(v *rowValue) popRow {
+	be := binary.BigEndian
+	return popRow{be.Uint64(v[:]), be.Uint32(v[8:]), int32(be.Uint32(v[12:])), int64(be.Uint64(v[16:])), int64(be.Uint64(v[24:]))}
+}
+
+// popKey is the key of the row that has the offsets from first on of a check point with some invisible time. What else names it, as
+// acknowledgements do, is in the hash; the pop time comes first, since records that belong together are near in time.
+func (o *Open) popKey(p *Pop, first, invisible int64) (k rowKey) {
+	be := binary.BigEndian
+	var b [32]byte
+	be.PutUint32(b[:], o.popName(popName{p.Topic, p.Group}))
+	be.PutUint32(b[4:], uint32(p.Queue))
+	be.PutUint64(b[8:], uint64(p.Start))
+	be.PutUint64(b[16:], uint64(p.PopTime))
+	be.PutUint64(b[24:], uint64(first))
+	h := sha256.Sum256(b[:])
+	be.PutUint64(k[:], uint64(p.PopTime)&(1<<48-1)<<8) // six bytes, in 1 to 6
+	k[0] = rowPop
+	copy(k[7:16], h[:])
+	be.PutUint64(k[16:], uint64(invisible))
+	return k
+}
+
+// popName is the number of a name.
+func (o *Open) popName(n popName) uint32 {
+	i, ok := o.popNumber[n]
+	if !ok {
+		i = uint32(len(o.popNames))
+		o.popNames = append(o.popNames, n)
+		o.popNumber[n] = i
+	}
+	return i
+}
+
+// span are some of the offsets between a multiple of popSpan and the next, a bit each.
+type span struct {
+	first     int64
+	all, open uint64
+}
+
+// spans sorts offsets into spans. Bit i of done says that offsets[i] is not open. What is no offset is left out.
+func spans(offsets []int64, done uint64) (all []span) {
+	at := map[int64]int{}
+	for i, n := range offsets {
+		if n < 0 {
+			continue
+		}
+		first := n &^ (popSpan - 1)
+		if len(all) == 0 || all[len(all)-1].first != first { // they mostly follow each other
+			if _, ok := at[first]; !ok {
+				at[first] = len(all)
+				all = append(all, span{first: first})
+			}
+		}
+		s := &all[at[first]]
+		bit := uint64(1) << (n - first)
+		if s.all |= bit; i >= popSpan || done&(1<<i) == 0 {
+			s.open |= bit
+		}
+	}
+	return all
 }
 
 // pop takes a record of a revive topic, or of one that waits for it. A check point is written before its acknowledgements, both wait in
@@ -131,63 +209,105 @@ func (o *Open) pop(v record.View, topic string) {
 	if err != nil || p.Topic == "" || p.Group == "" {
 		return // the service passes over it as well
 	}
-	k := popKey{o.name(p.Topic), o.name(p.Group), p.Queue, p.Start, p.PopTime}
 	if p.Kind != PopCheckPoint {
-		for _, c := range o.pops[k] {
-			for _, n := range p.Offsets {
-				if i := slices.Index(c.offsets, n); i >= 0 {
-					c.done |= 1 << i
-				}
-			}
+		for _, s := range spans(p.Offsets, 0) {
+			o.acknowledge(&p, &s)
 		}
 		return
 	}
-	if string(v.Topic()) == TimerTopic && !o.p.Wheel && v.QueueOffset() < o.p.Timer.QueueOffset {
+	timer := string(v.Topic()) == TimerTopic
+	if timer && !o.p.Wheel && v.QueueOffset() < o.p.Timer.QueueOffset {
 		return // it will not come into the revive topic
 	}
-	same := func(c *popOpen) bool { return c.invisible == p.Invisible }
-	if string(v.Topic()) != TimerTopic {
-		if last, ok := o.p.Revive[topic][v.QueueID()]; ok && v.QueueOffset() <= last {
-			if left := slices.DeleteFunc(o.pops[k], same); len(left) > 0 {
-				o.pops[k] = left
-			} else {
-				delete(o.pops, k)
-			}
-			return
+	last, ok := o.p.Revive[topic][v.QueueID()]
+	judged := !timer && ok && v.QueueOffset() <= last
+	for _, s := range spans(p.Offsets, p.Done) {
+		k, have := o.popKey(&p, s.first, max(p.Invisible, 0)), rowValue{}
+		switch known := o.rows.Get(&k, &have); {
+		case judged && known:
+			o.rows.Delete(&k)
+		case !judged && !known: // one that could not be judged is written again with another time and a part of the messages
+			r := popRow{s.open, o.popName(popName{p.Topic, p.Group}), p.Queue, s.first, p.PopTime}
+			o.put(k, r.encode())
 		}
-	}
-	// One that could not be judged is written again with another time and a part of the messages.
-	if !slices.ContainsFunc(o.pops[k], same) {
-		o.pops[k] = append(o.pops[k], &popOpen{invisible: p.Invisible, offsets: p.Offsets, done: p.Done})
 	}
 }
 
-// name returns one copy of a name that many check points have.
-func (o *Open) name(s string) string {
-	if n, ok := o.names[s]; ok {
-		return n
+// acknowledge takes offsets out of the check points that an acknowledgement names, which differ in their invisible times.
+func (o *Open) acknowledge(p *Pop, s *span) {
+	from, to := o.popKey(p, s.first, 0), o.popKey(p, s.first, math.MinInt64) // behind all that are not below 0
+	for more := true; more; {
+		more = false
+		var k rowKey
+		var r popRow
+		o.rows.Scan(&from, &to, func(key *rowKey, v *rowValue) bool {
+			k, r, more = *key, decodePopRow(v), true
+			return r.open&s.all == 0
+		})
+		if r.open &= ^s.all; more {
+			o.put(k, r.encode())
+			from = k // and on behind it
+			binary.BigEndian.PutUint64(from[16:], binary.BigEndian.Uint64(k[16:])+1)
+		}
 	}
-	o.names[s] = s
-	return s
 }
 
-// Popped are the messages that pop consumers have not acknowledged, by topic, queue, offset and group; each once for a group, at the
-// last time that it is due.
-func (o *Open) Popped() []Popped {
-	var all []Popped
-	for k, cs := range o.pops {
-		for _, c := range cs {
-			for i, n := range c.offsets {
-				if c.done&(1<<i) == 0 && n >= 0 {
-					all = append(all, Popped{k.topic, k.group, k.queue, n, k.popTime, k.popTime + c.invisible})
-				}
+// popPage is how many check points are in memory while what they have open is sorted.
+const popPage = 1 << 10
+
+// maxDue is above every time that is one, and has 56 bits.
+const maxDue = 1<<56 - 1
+
+// sortPopped makes a row of every message that is open, so that those of a queue lie behind each other in the table.
+func (o *Open) sortPopped() {
+	be := binary.BigEndian
+	type open struct {
+		popRow
+		due int64
+	}
+	page := make([]open, 0, popPage)
+	from, to := keyOf(rowPop, 0, 0), keyOf(rowPop+1, 0, 0)
+	for more := true; more; {
+		page, more = page[:0], false
+		o.rows.Scan(&from, &to, func(k *rowKey, v *rowValue) bool {
+			if more = len(page) == cap(page); more {
+				from = *k
+				return false
+			}
+			if r := decodePopRow(v); r.open != 0 {
+				page = append(page, open{r, r.popTime + int64(be.Uint64(k[16:]))})
+			}
+			return true
+		})
+		for _, r := range page {
+			for ; r.open != 0; r.open &= r.open - 1 {
+				k := keyOf(rowPopped, 0, 0)
+				be.PutUint32(k[1:], r.name)
+				be.PutUint32(k[5:], uint32(r.queue))
+				be.PutUint64(k[9:], uint64(r.first)+uint64(bits.TrailingZeros64(r.open)))
+				be.PutUint64(k[16:], be.Uint64(k[16:])&^maxDue|uint64(maxDue-min(max(r.due, 0), maxDue))) // the last time first
+				o.put(k, numbers(r.popTime, r.due))
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b Popped) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Group, b.Group), cmp.Compare(b.Due, a.Due))
-	})
-	return slices.CompactFunc(all, func(a, b Popped) bool {
-		return a.Topic == b.Topic && a.Queue == b.Queue && a.Offset == b.Offset && a.Group == b.Group
-	})
+}
+
+// Popped are the messages that pop consumers have not acknowledged, by topic and group, queue and offset; each once for a group, at the
+// last time that it is due. It is for after the last record.
+func (o *Open) Popped() iter.Seq[Popped] {
+	return func(yield func(Popped) bool) {
+		o.sortPopped()
+		be := binary.BigEndian
+		var last rowKey
+		from, to := keyOf(rowPopped, 0, 0), keyOf(rowPopped+1, 0, 0)
+		o.rows.Scan(&from, &to, func(k *rowKey, v *rowValue) bool {
+			name := be.Uint32(k[1:])
+			if [17]byte(k[:17]) == [17]byte(last[:17]) || int64(name) >= int64(len(o.popNames)) {
+				return true
+			}
+			last = *k
+			n := o.popNames[name]
+			return yield(Popped{n.topic, n.group, int32(be.Uint32(k[5:])), int64(be.Uint64(k[9:])), first(v), second(v)})
+		})
+	}
 }
