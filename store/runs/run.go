@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
@@ -43,6 +44,9 @@ type run struct {
 	sum   uint32 // of the checksums of all pages: what is in it
 	file  vfs.File
 	first []Key // of every page
+
+	asked  atomic.Int64             // page that Get has read last, and 1
+	recent atomic.Pointer[readRows] // page that Get has read twice in a row
 
 	refs   int  // versions and pins that have it; guarded by Table.mu
 	synced bool // guarded by Table.syncing
@@ -78,6 +82,25 @@ func (r *run) readPage(n int, buf []byte) ([]byte, error) {
 		return nil, &CorruptError{r.path, fmt.Sprintf("page %d has a wrong checksum", n)}
 	}
 	return b[:size], nil
+}
+
+// readRows are the rows of a page.
+type readRows struct {
+	page int
+	rows []byte
+}
+
+// getPage is readPage for Get. Who looks for rows that are near each other, and so mostly in one page of each run, reads it twice and
+// then has it. Of a run one page is kept.
+func (r *run) getPage(n int, buf []byte) ([]byte, error) {
+	if p := r.recent.Load(); p != nil && p.page == n {
+		return p.rows, nil
+	}
+	b, err := r.readPage(n, buf)
+	if err == nil && r.asked.Swap(int64(n)+1) == int64(n)+1 {
+		r.recent.Store(&readRows{n, bytes.Clone(b)})
+	}
+	return b, err
 }
 
 // pageOf is the page in which key is or would be.

@@ -285,7 +285,7 @@ func (t *Table) Get(key *Key, value *Value) bool {
 	buf := pages.Get().(*[pageBytes]byte)
 	defer pages.Put(buf)
 	for _, r := range slices.Backward(v.runs) {
-		b, err := r.readPage(r.pageOf(key), buf[:])
+		b, err := r.getPage(r.pageOf(key), buf[:])
 		if err != nil {
 			t.damaged(r, err)
 			continue

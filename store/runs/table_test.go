@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -392,5 +393,35 @@ func BenchmarkTable(b *testing.B) {
 				}
 			})
 		})
+	}
+}
+
+// Who looks for many that are near each other, there or not, reads a page of each run twice and not once for each.
+func TestLookingForWhatIsNearReadsLittle(t *testing.T) {
+	const rows, tail = 4000, 500
+	var reads atomic.Int64
+	x := openTable(t, vfs.Intercept(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == "read" {
+			reads.Add(1)
+		}
+		return nil
+	}), tail)
+	for i := range uint64(rows) {
+		k, v := key(2*i), value(i)
+		x.Put(&k, &v, true)
+	}
+	settleMerges(x)
+	n, before := x.Stats().Runs, reads.Load()
+	for i := range uint64(2 * rows) {
+		k, v := key(i), Value{}
+		if ok := x.Get(&k, &v); ok != (i%2 == 0) || ok && v != value(i/2) {
+			t.Fatalf("row %d: %v, %v", i, ok, v)
+		}
+	}
+	if got, most := reads.Load()-before, int64(3*(rows/pageRows+n)); got > most {
+		t.Errorf("%d reads of %d runs for %d rows, most should be %d", got, n, 2*rows, most)
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
