@@ -186,7 +186,7 @@ func liveHeap() uint64 {
 }
 
 // Law 7: with many halves, delays and retries waiting, memory is what it is with few, while they come, while their segments go and the state
-// is restated, when the store is opened with its snapshot and with nothing but the log, while it is exported, and while what was exported is
+// is restated, when the store is opened with its snapshot and with nothing but the log, while it is exported from either, and while what was exported is
 // taken over. With -waiting=10000000 it
 // takes ten million of each.
 func TestLaw7MemoryDoesNotGrowWithWhatWaits(t *testing.T) {
@@ -280,6 +280,14 @@ func TestLaw7MemoryDoesNotGrowWithWhatWaits(t *testing.T) {
 				t.Errorf("exported %+v", sum)
 			}
 			report("exported", began)
+
+			began = time.Now()
+			dropViews(t, o.FS, o.Dir)
+			again, err := export.Run(t.Context(), export.Options{Src: o.Dir, Dst: filepath.Join(t.TempDir(), "d"), FS: o.FS, Now: c.now})
+			if err != nil || *again != *sum {
+				t.Errorf("exported from nothing but the log: %+v, want %+v, %v", again, sum, err)
+			}
+			report("exported from nothing but the log", began)
 
 			// The way back: the directory is a plain one of Apache's now.
 			began = time.Now()

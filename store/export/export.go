@@ -106,7 +106,11 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	so := store.Options{Dir: o.Src, FS: vfs.NewOverlay(o.FS), Now: func() time.Time { return time.UnixMilli(0) }, FlushInterval: time.Hour, PersistInterval: time.Hour}
+	// What opening it changes is written beside the destination: of a directory that was not stopped, or has lost its views, that is as much as
+	// the log is long.
+	over := vfs.NewScratchOverlay(o.FS, o.Dst)
+	defer func() { _ = over.Close() }()
+	so := store.Options{Dir: o.Src, FS: over, Now: func() time.Time { return time.UnixMilli(0) }, FlushInterval: time.Hour, PersistInterval: time.Hour}
 	if o.Exchange != nil {
 		so.Exchange = o.Exchange()
 	}
@@ -114,7 +118,7 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = s.Close() }() // what it would keep is in memory
+	defer func() { _ = s.Close() }() // what it would keep goes with the overlay
 	x := &exporter{Options: o, ctx: ctx, store: s, levels: map[int32]*level{}, half: halfQueue{first: -1}}
 	x.sum.SegmentBytes, x.sum.QueueFileBytes = segment, o.QueueFileBytes
 	if err := x.run(); err != nil {

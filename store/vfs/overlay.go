@@ -6,31 +6,72 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 )
 
-// Overlay is a file system over another one that is only read: what is changed is kept in memory, page by page, and gone with
-// the Overlay. So a program that writes can be tried on files that must not change.
+// Overlay is a file system over another one that is only read: what is changed is kept page by page, in memory or in files that have
+// no name, and gone with the Overlay. So a program that writes can be tried on files that must not change.
 //
-// Locks are not taken from the file system below, the disk is never full, and nothing is ever durable. Files cannot be mapped.
+// Locks are not taken from the file system below, the disk is never full, but for the one that the files without a name are on, and nothing is
+// ever durable. Files cannot be mapped.
 type Overlay struct {
-	base FS
+	base    FS
+	scratch func() (File, error) // makes a file without a name; nil: pages are in memory
 
 	mu    sync.Mutex
 	files map[string]*overlayNode // what differs from base, by name; nil: removed
 	dirs  map[string]bool         // made here
 }
 
-// NewOverlay returns an Overlay over base in which nothing has changed yet.
+// NewOverlay returns an Overlay over base in which nothing has changed yet. What changes is kept in memory.
 func NewOverlay(base FS) *Overlay {
 	return &Overlay{base: base, files: map[string]*overlayNode{}, dirs: map[string]bool{}}
 }
 
-const overlayPage = 4096
+// NewScratchOverlay is NewOverlay for changes that are more than memory should hold: they are written to files in dir, of the same file
+// system, one for each file that changes. In memory is a bit for each page of 4 KiB. dir is made when it is needed; the files have no names in it, so that nothing is
+// left of them after Close, or when the process ends.
+func NewScratchOverlay(base FS, dir string) *Overlay {
+	o := NewOverlay(base)
+	var mu sync.Mutex
+	n := 0 // files so far; guarded by mu
+	o.scratch = func() (File, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if n == 0 {
+			if err := base.MkdirAll(dir); err != nil {
+				return nil, err
+			}
+		}
+		n++
+		name := filepath.Join(dir, fmt.Sprintf("scratch-%d", n))
+		f, err := base.Create(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := base.Remove(name); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return f, nil
+	}
+	return o
+}
+
+// Close lets go of what has changed. No file of the Overlay may be used afterwards.
+func (o *Overlay) Close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var err error
+	for _, n := range o.files {
+		if n != nil {
+			err = errors.Join(err, n.drop())
+		}
+	}
+	return err
+}
 
 // overlayNode is a file that was opened or changed. Bytes come from its pages, below limit from the file below, and are zero
 // elsewhere.
@@ -40,7 +81,32 @@ type overlayNode struct {
 	time  Info
 	limit int64
 	size  int64
-	pages map[int64][]byte // by number
+	pages overlayPages
+	open  int  // handles
+	gone  bool // it has no name any more
+}
+
+// handle counts one more open file.
+func (n *overlayNode) handle(below File) *overlayFile {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.open++
+	return &overlayFile{n: n, below: below}
+}
+
+// drop takes its name from a file; its pages go with the last handle.
+func (n *overlayNode) drop() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.gone = true
+	return n.releaseLocked()
+}
+
+func (n *overlayNode) releaseLocked() error {
+	if !n.gone || n.open > 0 {
+		return nil
+	}
+	return n.pages.close()
 }
 
 // node returns the file of a name, made from the file below at its first use; nil when there is none.
@@ -62,7 +128,7 @@ func (o *Overlay) nodeLocked(name string) (*overlayNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &overlayNode{base: name, time: st, limit: st.Size, size: st.Size, pages: map[int64][]byte{}}
+	n := &overlayNode{base: name, time: st, limit: st.Size, size: st.Size, pages: o.newPages()}
 	o.files[name] = n
 	return n, nil
 }
@@ -74,14 +140,17 @@ func (o *Overlay) Create(name string) (File, error) {
 	defer o.mu.Unlock()
 	if n, err := o.nodeLocked(name); err == nil {
 		n.mu.Lock()
-		defer n.mu.Unlock()
 		n.limit, n.size = 0, 0
-		clear(n.pages)
-		return &overlayFile{n: n}, nil
+		err := n.pages.cut(0)
+		n.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		return n.handle(nil), nil
 	}
-	n := &overlayNode{pages: map[int64][]byte{}}
+	n := &overlayNode{pages: o.newPages()}
 	o.files[name] = n
-	return &overlayFile{n: n}, nil
+	return n.handle(nil), nil
 }
 
 // Open implements FS.
@@ -91,13 +160,13 @@ func (o *Overlay) Open(name string) (File, error) {
 		return nil, err
 	}
 	if n.base == "" {
-		return &overlayFile{n: n}, nil
+		return n.handle(nil), nil
 	}
 	f, err := o.base.OpenRead(n.base)
 	if err != nil {
 		return nil, err
 	}
-	return &overlayFile{n: n, below: f}, nil
+	return n.handle(f), nil
 }
 
 // OpenRead implements FS.
@@ -108,11 +177,12 @@ func (o *Overlay) Remove(name string) error {
 	name = filepath.Clean(name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, err := o.nodeLocked(name); err != nil {
+	n, err := o.nodeLocked(name)
+	if err != nil {
 		return err
 	}
 	o.files[name] = nil
-	return nil
+	return n.drop()
 }
 
 // Rename implements FS.
@@ -124,8 +194,12 @@ func (o *Overlay) Rename(oldName, newName string) error {
 	if err != nil {
 		return err
 	}
+	old := o.files[newName]
 	o.files[oldName], o.files[newName] = nil, n
-	return nil
+	if old == nil {
+		return nil
+	}
+	return old.drop()
 }
 
 // MkdirAll implements FS.
@@ -188,15 +262,24 @@ func (o *Overlay) Lock(name string, holder []byte) (io.Closer, error) {
 func (o *Overlay) Space(string) (free, total int64, err error) { return 1 << 60, 1 << 60, nil }
 
 type overlayFile struct {
-	n     *overlayNode
-	below File // nil when there is no file below
+	n      *overlayNode
+	below  File // nil when there is no file below
+	closed bool // guarded by n.mu
 }
 
 func (f *overlayFile) Close() error {
-	if f.below == nil {
-		return nil
+	f.n.mu.Lock()
+	var err error
+	if !f.closed {
+		f.closed = true
+		f.n.open--
+		err = f.n.releaseLocked()
 	}
-	return f.below.Close()
+	f.n.mu.Unlock()
+	if f.below != nil {
+		err = errors.Join(err, f.below.Close())
+	}
+	return err
 }
 
 func (f *overlayFile) Size() (int64, error) {
@@ -225,12 +308,8 @@ func (f *overlayFile) readLocked(p []byte, off int64) (int, error) {
 			return m, err
 		}
 	}
-	if len(n.pages) > 0 {
-		for at := off; at < off+int64(len(p)); at = at/overlayPage*overlayPage + overlayPage {
-			if b := n.pages[at/overlayPage]; b != nil {
-				copy(p[at-off:], b[at%overlayPage:])
-			}
-		}
+	if err := n.pages.read(p, off); err != nil {
+		return 0, err
 	}
 	if len(p) < want {
 		return len(p), io.EOF
@@ -245,20 +324,27 @@ func (f *overlayFile) WriteAt(p []byte, off int64) (int, error) {
 	n := f.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for done := 0; done < len(p); {
-		at := off + int64(done)
-		i, k := at/overlayPage, at%overlayPage
-		b := n.pages[i]
-		if b == nil {
-			b = make([]byte, overlayPage)
-			if _, err := f.readLocked(b, i*overlayPage); err != nil && !errors.Is(err, io.EOF) {
-				return done, err
-			}
-			n.pages[i] = b
-		}
-		done += copy(b[k:], p[done:])
-		n.size = max(n.size, off+int64(done))
+	if len(p) == 0 {
+		return 0, nil
 	}
+	end := off + int64(len(p))
+	for _, part := range [2]int64{off, end} { // a page that is written in part has the rest of what it shows
+		i := part / overlayPage
+		if part%overlayPage == 0 || n.pages.has(i) {
+			continue
+		}
+		b := make([]byte, overlayPage)
+		if _, err := f.readLocked(b, i*overlayPage); err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		if err := n.pages.write(b, i*overlayPage); err != nil {
+			return 0, err
+		}
+	}
+	if err := n.pages.write(p, off); err != nil {
+		return 0, err
+	}
+	n.size = max(n.size, end)
 	return len(p), nil
 }
 
@@ -284,15 +370,7 @@ func (f *overlayFile) Zero(off int64) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.limit = min(n.limit, off)
-	for i, b := range n.pages {
-		switch start := i * overlayPage; {
-		case start >= off:
-			delete(n.pages, i)
-		case start+overlayPage > off:
-			clear(b[off-start:])
-		}
-	}
-	return nil
+	return n.pages.cut(off)
 }
 
 func (f *overlayFile) NextData(off int64) (from, to int64, err error) {
@@ -309,14 +387,8 @@ func (f *overlayFile) NextData(off int64) (from, to int64, err error) {
 			from, to = a, min(b, n.limit)
 		}
 	}
-	first := int64(math.MaxInt64)
-	for i := range n.pages {
-		if (i+1)*overlayPage > off {
-			first = min(first, max(off, i*overlayPage))
-		}
-	}
-	if first < from {
-		from, to = first, (first/overlayPage+1)*overlayPage
+	if i := n.pages.next(off / overlayPage); i >= 0 && max(off, i*overlayPage) < from {
+		from, to = max(off, i*overlayPage), (i+1)*overlayPage
 	}
 	return min(from, n.size), min(to, n.size), nil
 }

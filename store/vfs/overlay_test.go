@@ -19,6 +19,55 @@ import (
 
 // An overlay answers like a file system that was changed in the same way, and what lies below it stays as it was.
 func TestOverlayAnswersAsIfTheFilesBelowHadChanged(t *testing.T) {
+	eachOverlay(t, overlayAnswers)
+}
+
+// eachOverlay runs a test with the changes in memory, and in files, of which none is left.
+func eachOverlay(t *testing.T, test func(*testing.T, func(base *vfs.Mem) *vfs.Overlay)) {
+	t.Run("in memory", func(t *testing.T) { test(t, func(base *vfs.Mem) *vfs.Overlay { return vfs.NewOverlay(base) }) })
+	t.Run("in files", func(t *testing.T) {
+		test(t, func(base *vfs.Mem) *vfs.Overlay {
+			files := &createdFiles{FS: base}
+			o := vfs.NewScratchOverlay(files, "/scratch/of")
+			t.Cleanup(func() {
+				if err := o.Close(); err != nil || files.open != 0 {
+					t.Errorf("%d files are open, %v", files.open, err)
+				}
+				if names, err := base.List("/scratch/of"); err != nil && !errors.Is(err, fs.ErrNotExist) || len(names) > 0 {
+					t.Errorf("%v are left, %v", names, err)
+				}
+			})
+			return o
+		})
+	})
+}
+
+// createdFiles counts the files that were created and are open.
+type createdFiles struct {
+	vfs.FS
+	open int
+}
+
+func (c *createdFiles) Create(name string) (vfs.File, error) {
+	f, err := c.FS.Create(name)
+	if err == nil {
+		c.open++
+		f = &createdFile{f, c}
+	}
+	return f, err
+}
+
+type createdFile struct {
+	vfs.File
+	of *createdFiles
+}
+
+func (f *createdFile) Close() error {
+	f.of.open--
+	return f.File.Close()
+}
+
+func overlayAnswers(t *testing.T, overlay func(base *vfs.Mem) *vfs.Overlay) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -36,7 +85,7 @@ func TestOverlayAnswersAsIfTheFilesBelowHadChanged(t *testing.T) {
 			fill(t, model, name, b)
 		}
 		below := read(t, base, "/d")
-		over := vfs.NewOverlay(base)
+		over := overlay(base)
 		both := func(what string, f func(vfs.FS) error) {
 			t.Helper()
 			a, b := f(over), f(model)
@@ -57,7 +106,13 @@ func TestOverlayAnswersAsIfTheFilesBelowHadChanged(t *testing.T) {
 			name, off, size := names[rng.IntN(len(names))], int64(rng.IntN(22000)), int64(rng.IntN(22000))
 			switch rng.IntN(8) {
 			case 0:
-				both("create", func(fsys vfs.FS) error { f, err := fsys.Create(name); _ = f; return err })
+				both("create", func(fsys vfs.FS) error {
+					f, err := fsys.Create(name)
+					if err != nil {
+						return err
+					}
+					return f.Close()
+				})
 			case 1:
 				both("remove", func(fsys vfs.FS) error { return fsys.Remove(name) })
 			case 2:
@@ -92,16 +147,21 @@ func TestOverlayAnswersAsIfTheFilesBelowHadChanged(t *testing.T) {
 
 // The ranges of data that an overlay names leave out nothing but zeros.
 func TestOverlayNamesEveryRangeWithData(t *testing.T) {
+	eachOverlay(t, overlayNamesRanges)
+}
+
+func overlayNamesRanges(t *testing.T, overlay func(base *vfs.Mem) *vfs.Overlay) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 2))
 	base := vfs.NewMem()
 	fill(t, base, "/a", append(make([]byte, 20000), 1, 2, 3))
-	over := vfs.NewOverlay(base)
+	over := overlay(base)
 	f, err := over.Open("/a")
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer f.Close()
 	for range 50 {
 		if _, err := f.WriteAt(randomBytes(rng, rng.IntN(300)), int64(rng.IntN(60000))); err != nil {
 			t.Fatal(err)
