@@ -55,7 +55,7 @@ func inRounds(b *testing.B, round func(n int)) {
 	b.ReportMetric(float64(leastCPU)/float64(n), "cpu-ns/op")
 }
 
-func cpuTime(b *testing.B) int64 {
+func cpuTime(b testing.TB) int64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
