@@ -103,7 +103,8 @@ var numbers = []number{
 
 	counter("fusionmq_broker_puts_total", "Messages stored for RocketMQ producers.", func(r *reading) float64 { return float64(r.broker.Put) }),
 	counter("fusionmq_broker_put_bytes_total", "Bytes of their records.", func(r *reading) float64 { return float64(r.broker.PutBytes) }),
-	counter("fusionmq_broker_puts_refused_total", "Messages of RocketMQ producers that were not stored; the answer to each says why.", func(r *reading) float64 { return float64(r.broker.PutRefused) }),
+	counter("fusionmq_broker_batches_total", "Batches of RocketMQ producers; the messages in them count as stored each.", func(r *reading) float64 { return float64(r.broker.Batches) }),
+	counter("fusionmq_broker_puts_refused_total", "Sends of RocketMQ producers that were not stored, a batch counted once; the answer to each says why.", func(r *reading) float64 { return float64(r.broker.PutRefused) }),
 	counter("fusionmq_broker_gets_total", "Messages handed to RocketMQ consumers.", func(r *reading) float64 { return float64(r.broker.Got) }),
 	counter("fusionmq_broker_get_bytes_total", "Bytes of their records.", func(r *reading) float64 { return float64(r.broker.GotBytes) }),
 	counter("fusionmq_broker_pulls_found_total", "Pulls that were answered with messages.", func(r *reading) float64 { return float64(r.broker.PullsFound) }),

@@ -12,11 +12,11 @@ import (
 	"github.com/fusionmq/fusionmq/store/record"
 )
 
-// appendChunk bounds the bytes that one call encodes before it hands them to the log.
+// appendChunk bounds the bytes that one call encodes before it hands them to the log, but for joined messages.
 const appendChunk = 1 << 20
 
 // Append stores ms in order and fills rs, one result a message. Messages that are accepted are contiguous in
-// the log unless a segment ends between them or they have more than 1 MiB together. It returns when each has the
+// the log unless a segment ends between them, or they have more than 1 MiB together and are not Joined. It returns when each has the
 // durability of its topic and is visible to readers. One call costs one lock and, when no other caller is writing, one
 // write. Messages of topics that ask for memory, in a call without others, have their places and are answered before they are written and visible.
 func (s *Store) Append(ms []Message, rs []Result) {
@@ -59,7 +59,7 @@ func (s *Store) Append(ms []Message, rs []Result) {
 		}
 		rs[i].Queue = m.Queue
 		rs[i].Size = b.Items[len(b.Items)-1].Size
-		if len(b.Buf) >= appendChunk {
+		if len(b.Buf) >= appendChunk && (i+1 == len(ms) || !ms[i+1].Joined) {
 			s.appendBatch(b, rs[done:i+1])
 			done = i + 1
 			b.Reset()

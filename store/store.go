@@ -55,6 +55,10 @@ type Message struct {
 	Body           []byte // stored as it is; 1..MaxBodyBytes
 	Properties     []byte // RocketMQ's text: name 0x01 value 0x02 ...; at most MaxPropertiesBytes
 
+	// Joined: the message follows the one before it in the log, or begins the next segment, however many bytes there are. No message of
+	// another call comes between the two, so in a queue their offsets follow each other.
+	Joined bool
+
 	// Once: of messages with one id, whatever their topics, that are appended within Options.OnceWindow, or while the first is owed to somebody by
 	// name, the first that can be stored is, and the others have its Result. Properties begin with the id as UNIQ_KEY, 32 lower-case hex
 	// digits, and again as KEYS. A topic with the attribute meta.OnceAttribute asks for the same by topic and UNIQ_KEY, but a half that

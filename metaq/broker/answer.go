@@ -38,11 +38,6 @@ func codeOf(err error) (code int32, remark string) {
 	return remoting.RespSystemError, err.Error()
 }
 
-// notSupported is the answer to a request that asks for what another code, which this broker does not serve, is for.
-func notSupported(code int32) error {
-	return refuse(remoting.RespRequestCodeNotSupported, "%s", remoting.NotSupported(code))
-}
-
 // clip shortens a text of the sender's for a remark.
 func clip(s string) string {
 	return remoting.Clip(s, 64)

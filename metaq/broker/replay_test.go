@@ -73,7 +73,7 @@ func replay(t *testing.T, file string) {
 		if f.Peer != "broker" || f.Dir != "c2s" || f.Response {
 			continue
 		}
-		hot := slices.Contains([]int32{remoting.ReqSendMessage, remoting.ReqSendMessageV2, remoting.ReqPullMessage, remoting.ReqLitePullMessage}, f.Code)
+		hot := slices.Contains([]int32{remoting.ReqSendMessage, remoting.ReqSendMessageV2, remoting.ReqSendBatchMessage, remoting.ReqPullMessage, remoting.ReqLitePullMessage}, f.Code)
 		want := answers[f.N]
 		if handlers[f.Code] == nil && !hot || want == nil && !f.Oneway {
 			continue

@@ -1,6 +1,6 @@
 package broker
 
-// SEND_MESSAGE (10) and SEND_MESSAGE_V2 (310).
+// SEND_MESSAGE (10) and SEND_MESSAGE_V2 (310); batches are in send_batch.go.
 //
 // All sends of one burst become one store.Append: one lock, one write of the log, one write of the answers. Checks are in
 // RocketMQ's order (spec/remoting.md 3.3). Stricter than RocketMQ, as docs/compat.md lists: an empty body is 13 and not a
@@ -30,6 +30,7 @@ const txPrepared, txRollback = 0x4, 0xC
 type sent struct {
 	req  *server.Request
 	uniq string // UNIQ_KEY; aliases the frame or the burst's arena
+	more int    // messages of its batch that follow it; theirs are empty
 }
 
 // maxAppend bounds one Append: a burst of large bodies is stored in several, so that the log's buffer stays small.
@@ -50,7 +51,7 @@ func (w *work) checkSend(r *server.Request) error {
 		return err
 	}
 	if s.Batch {
-		return notSupported(remoting.ReqSendBatchMessage)
+		return w.checkBatch(r, s)
 	}
 	ref, topic, err := w.b.sendTopic(s)
 	if err != nil {
@@ -59,7 +60,7 @@ func (w *work) checkSend(r *server.Request) error {
 	if err := w.b.checkMessage(s, topic, r.Body); err != nil {
 		return err
 	}
-	props, uniq, err := w.properties(s.Properties)
+	props, uniq, err := w.properties(s.Properties, nil)
 	if err != nil {
 		return err
 	}
@@ -151,10 +152,10 @@ func (b *Broker) retryGroup(topic string) (g *meta.Group, retry bool, err error)
 	return g, true, err
 }
 
-// properties gives the text to store: what the client sent, without what only the broker may say, and with what the
-// broker adds. Additions that do not fit any more are left out, so that the client's own text is always stored whole.
+// properties gives the text to store: what the client sent, without what only the broker may say, and with what its batch
+// has in common and the broker adds. Additions that do not fit any more are left out, so that the client's own text is always stored whole.
 // Both results alias the client's text or the arena of w.
-func (w *work) properties(text string) (props []byte, uniq string, err error) {
+func (w *work) properties(text string, common []byte) (props []byte, uniq string, err error) {
 	uniq, dirty, err := scanProperties(text)
 	if err != nil {
 		return nil, "", err
@@ -170,6 +171,9 @@ func (w *work) properties(text string) (props []byte, uniq string, err error) {
 			return w.arena[start:], uniq, nil // no room even for the separator; readers do not need the last one
 		}
 		w.arena = append(w.arena, 2)
+	}
+	if len(common) > 0 {
+		w.appendMissing(start, common)
 	}
 	if uniq == "" {
 		if len(w.arena)-start+len("UNIQ_KEY")+2+uniqLen <= maxProperties {
@@ -242,40 +246,65 @@ func (w *work) append() {
 	}
 	rs := w.results[:n]
 	w.b.store.Append(w.messages, rs)
-	stored, bytes := int64(0), int64(0)
-	var to *flow // of topic: most bursts are for one
-	var topic string
+	var t tally
+	for i := 0; i < n; {
+		s := &w.sends[i]
+		end := i + 1 + s.more
+		w.answer(s, w.messages[i:end], rs[i:end], &t)
+		i = end
+	}
+	w.b.stats.put(t.stored, t.bytes)
+	clear(w.messages) // they point into the frames
+	clear(w.sends)
+	w.messages, w.sends, w.arena, w.pending = w.messages[:0], w.sends[:0], w.arena[:0], 0
+}
+
+// tally counts what an append has stored.
+type tally struct {
+	stored, bytes int64
+	to            *flow // of topic: most bursts are for one
+	topic         string
+}
+
+func (t *tally) add(w *work, m *store.Message, size int32) {
+	t.stored++
+	t.bytes += int64(size)
+	if t.to == nil || m.Topic != t.topic {
+		t.to, t.topic = w.b.traffic.in(m.Ref, m.Topic), m.Topic
+	}
+	t.to.add(1, int(size))
+}
+
+// answer answers a message, or a batch of them.
+func (w *work) answer(s *sent, ms []store.Message, rs []store.Result, t *tally) {
+	code, failed := remoting.RespSuccess, error(nil)
 	for i := range rs {
-		r, s := &rs[i], &w.sends[i]
-		code := remoting.RespSuccess
-		if r.Err != nil {
-			if !errors.Is(r.Err, store.ErrFlushTimeout) {
-				w.refuseSend(s.req, w.b.storeError(r.Err))
+		if err := rs[i].Err; err != nil {
+			if !errors.Is(err, store.ErrFlushTimeout) {
+				failed = err
 				continue
 			}
 			code = remoting.RespFlushDiskTimeout
 		}
-		stored++
-		bytes += int64(r.Size)
-		if name := w.messages[i].Topic; to == nil || name != topic {
-			to, topic = w.b.traffic.in(w.messages[i].Ref, name), name
-		}
-		to.add(1, int(r.Size))
-		e := w.burst.Reply(s.req, code, "")
-		w.id = record.AppendOffsetID(w.id[:0], w.b.cfg.StoreHost, r.Address)
-		e.Text("msgId", w.id)
-		e.Int("queueId", int64(r.Queue)) // of the first one, when the topic stores messages once and this one is a repetition
-		e.Int("queueOffset", r.QueueOffset)
-		if s.uniq != "" {
-			e.String("transactionId", s.uniq)
-		}
-		w.b.sendFields(e)
-		w.burst.End(nil)
+		t.add(w, &ms[i], rs[i].Size)
 	}
-	w.b.stats.put(stored, bytes, int64(n)-stored)
-	clear(w.messages) // they point into the frames
-	clear(w.sends)
-	w.messages, w.sends, w.arena, w.pending = w.messages[:0], w.sends[:0], w.arena[:0], 0
+	if failed != nil {
+		w.refuseSend(s.req, w.b.storeError(failed))
+		return
+	}
+	e := w.burst.Reply(s.req, code, "")
+	w.id = record.AppendOffsetID(w.id[:0], w.b.cfg.StoreHost, rs[0].Address)
+	for i := range rs[1:] {
+		w.id = record.AppendOffsetID(append(w.id, ','), w.b.cfg.StoreHost, rs[1+i].Address)
+	}
+	e.Text("msgId", w.id)
+	e.Int("queueId", int64(rs[0].Queue)) // of the first one, when the topic stores messages once and this one is a repetition
+	e.Int("queueOffset", rs[0].QueueOffset)
+	if s.uniq != "" {
+		e.String("transactionId", s.uniq)
+	}
+	w.b.sendFields(e)
+	w.burst.End(nil)
 }
 
 // sendFields are in every answer to a send, refusals too.

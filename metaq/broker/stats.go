@@ -13,7 +13,8 @@ import (
 // Stats are counters of a broker. All but the last line count since it started.
 type Stats struct {
 	Put, PutBytes int64 // messages stored and the bytes of their records
-	PutRefused    int64 // messages not stored
+	PutRefused    int64 // sends not stored, a batch counted once
+	Batches       int64 // batches that went to the store; Put counts their messages
 	Got, GotBytes int64 // messages handed to pulls
 	PullsFound    int64 // pulls answered with messages
 	PullsMissed   int64 // pulls answered without, or held first
@@ -30,15 +31,12 @@ type Stats struct {
 
 // counters are the live form of Stats.
 type counters struct {
-	puts, putBytes, refusals, gets, getBytes, hits, misses, stepped atomic.Int64
+	puts, putBytes, refusals, batches, gets, getBytes, hits, misses, stepped atomic.Int64
 }
 
-func (c *counters) put(n, bytes, refused int64) {
+func (c *counters) put(n, bytes int64) {
 	c.puts.Add(n)
 	c.putBytes.Add(bytes)
-	if refused > 0 {
-		c.refusals.Add(refused)
-	}
 }
 
 func (c *counters) refused(n int64) { c.refusals.Add(n) }
@@ -55,7 +53,7 @@ func (c *counters) miss() { c.misses.Add(1) }
 func (b *Broker) Stats() Stats {
 	c := &b.stats
 	s := Stats{
-		Put: c.puts.Load(), PutBytes: c.putBytes.Load(), PutRefused: c.refusals.Load(), Got: c.gets.Load(), GotBytes: c.getBytes.Load(),
+		Put: c.puts.Load(), PutBytes: c.putBytes.Load(), PutRefused: c.refusals.Load(), Batches: c.batches.Load(), Got: c.gets.Load(), GotBytes: c.getBytes.Load(),
 		PullsFound: c.hits.Load(), PullsMissed: c.misses.Load(), SteppedOver: c.stepped.Load(), HeldPulls: b.holds.len(),
 	}
 	s.Clients, s.ConsumerGroups, s.ProducerGroups = b.members.Counts()

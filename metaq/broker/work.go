@@ -25,8 +25,8 @@ type work struct {
 	entries    [64]queue.Entry
 }
 
-// keepArena is the largest arena that goes back to the pool.
-const keepArena = 1 << 20
+// What may go back to the pool: the arena in bytes, and messages in line.
+const keepArena, keepMessages = 1 << 20, 4096
 
 // serve handles a burst: sends gather and are stored together, pulls are answered last so that they see what the burst
 // stored, and anything else takes effect after the sends before it.
@@ -36,7 +36,7 @@ func (b *Broker) serve(burst *server.Burst) {
 	for i := range burst.Requests {
 		r := &burst.Requests[i]
 		switch r.Code {
-		case remoting.ReqSendMessage, remoting.ReqSendMessageV2:
+		case remoting.ReqSendMessage, remoting.ReqSendMessageV2, remoting.ReqSendBatchMessage:
 			w.send(r)
 			continue
 		case remoting.ReqPullMessage, remoting.ReqLitePullMessage:
@@ -58,7 +58,7 @@ func (b *Broker) serve(burst *server.Burst) {
 	}
 	clear(w.pulls)
 	w.pulls, w.burst, w.peer = w.pulls[:0], nil, nil
-	if cap(w.arena) <= keepArena {
+	if cap(w.arena) <= keepArena && cap(w.messages) <= keepMessages {
 		b.works.Put(w)
 	}
 }
