@@ -3,6 +3,7 @@ package meta
 import (
 	"errors"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/fusionmq/fusionmq/store/vfs"
@@ -93,8 +94,9 @@ func topicRow(c, old *Topic) (r row[Topic], err error) {
 var ErrNoTopic = errors.New("meta: there is no such topic")
 
 // Change is Put of what fn makes of a topic, with no other change in between, and returns both. fn gets a copy whose attributes it may
-// change; an error of it changes nothing and is passed on. ErrNoTopic when there is none of the name.
+// change; an error of it changes nothing and is passed on. ErrNoTopic when there is none of the name, which may be a part of a buffer.
 func (t *Topics) Change(name string, fn func(*Topic) error) (before, after *Topic, err error) {
+	name = strings.Clone(name) // a map that is assigned to keeps the newer one of two equal keys
 	return t.t.change(name, func(old *Topic) (r row[Topic], err error) {
 		if old == nil {
 			return r, ErrNoTopic

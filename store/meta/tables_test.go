@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -298,6 +299,30 @@ func TestJSONKeepsUnknownFieldsAndDefaults(t *testing.T) {
 		`"newer":1,"notifyConsumerIdsChangedEnable":true,"retryMaxTimes":3,"retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}`
 	if string(b) != want {
 		t.Errorf("encoded\n%s, want\n%s", b, want)
+	}
+}
+
+// Requests are read from buffers that the next ones overwrite.
+func TestAChangeKeepsNothingOfTheBufferOfItsName(t *testing.T) {
+	fsys := vfs.NewMem()
+	topics := open(t, fsys).topics
+	for _, name := range []string{"a", "orders", "z"} {
+		if err := topics.Put(DefaultTopic(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	buf := []byte("orders")
+	if _, _, err := topics.Change(unsafe.String(&buf[0], len(buf)), func(c *Topic) error { c.Perm = 4; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	copy(buf, "others")
+	if err := topics.Put(DefaultTopic("more")); err != nil {
+		t.Fatal(err)
+	}
+	for _, ts := range []*Topics{topics, open(t, fsys).topics} {
+		if c := ts.Get("orders"); c == nil || c.Perm != 4 || c.Name != "orders" || ts.Get("others") != nil || ts.Len() != 4 {
+			t.Errorf("%d topics, of which orders is %+v", ts.Len(), c)
+		}
 	}
 }
 
