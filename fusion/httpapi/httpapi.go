@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -171,34 +170,4 @@ func writeJSON(w http.ResponseWriter, kind string, code int, v any) {
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(code)
 	_, _ = w.Write(append(b, '\n'))
-}
-
-// readJSON reads the one JSON object of a request into v.
-func readJSON(r *http.Request, v any) error {
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != "application/json" {
-		return &Problem{Status: http.StatusUnsupportedMediaType, Field: "Content-Type", Value: r.Header.Get("Content-Type"), Limit: "application/json",
-			Detail: "send the body as application/json"}
-	}
-	dec := json.NewDecoder(r.Body)
-	dec.DisallowUnknownFields()
-	err = dec.Decode(v)
-	if err == nil {
-		if _, more := dec.Token(); more != io.EOF {
-			err = errors.New("there is more behind the object")
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	var tooLong *http.MaxBytesError
-	if errors.As(err, &tooLong) {
-		return &Problem{Status: http.StatusRequestEntityTooLarge, Field: "body", Limit: fmt.Sprint(maxBody), Detail: fmt.Sprintf("the body has more than %d bytes", maxBody)}
-	}
-	p := &Problem{Status: http.StatusBadRequest, Field: "body", Detail: "the body is not the JSON object that is wanted: " + strings.TrimPrefix(err.Error(), "json: ")}
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(err, &wrongType) {
-		p.Field, p.Value, p.Limit = wrongType.Field, wrongType.Value, wrongType.Type.String()
-	}
-	return p
 }

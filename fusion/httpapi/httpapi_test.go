@@ -129,7 +129,7 @@ func TestAnswers(t *testing.T) {
 		{name: "IPv6", method: "GET", path: "/healthz", header: map[string]string{"Host": "[::1]:8080"}, wantCode: 200},
 		{name: "body too large", method: "POST", path: "/api/v1/topics", body: big, header: map[string]string{"Content-Type": asJSON}, wantCode: 413, want: []string{"65536"}},
 		{name: "unknown field", method: "POST", path: "/api/v1/topics", body: `{"nam":"t"}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 400, want: []string{"unknown field", "nam"}},
-		{name: "wrong type", method: "POST", path: "/api/v1/topics", body: `{"queues":"four"}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 400, want: []string{`"field":"queues"`, `"limit":"int32"`}},
+		{name: "wrong type", method: "POST", path: "/api/v1/topics", body: `{"queues":"four"}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 400, want: []string{`"field":"queues"`, `"limit":"a whole number of at most 2147483647"`}},
 		{name: "two objects", method: "POST", path: "/api/v1/topics", body: `{"name":"t"}{}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 400, want: []string{"more behind"}},
 		{name: "change", method: "PATCH", path: "/api/v1/topics/old", body: `{"perm":"r","attributes":{"x":null}}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 200, want: []string{`"before":{"name":"old"`, `"perm":"r-x"`}},
 		{name: "change of nothing there", method: "PATCH", path: "/api/v1/topics/none", body: `{}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 404},

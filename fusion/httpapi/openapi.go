@@ -51,7 +51,7 @@ func openAPI(routes []route, version string) []byte {
 	doc := object{
 		"openapi": "3.1.0",
 		"info": object{"title": "FusionMQ broker administration", "version": version,
-			"description": "Each broker serves this about itself. Errors are problem+json (RFC 9457). Changing requests must be application/json."},
+			"description": "Each broker serves this about itself. Errors are problem+json (RFC 9457). Changing requests must be application/json: one object, each member once and known, null only where a schema has it."},
 		"paths":      paths,
 		"components": object{"schemas": s},
 	}
@@ -75,7 +75,11 @@ func (s schemas) of(t reflect.Type) object {
 	case t.Kind() == reflect.Slice:
 		return object{"type": "array", "items": s.of(t.Elem())}
 	case t.Kind() == reflect.Map:
-		return object{"type": "object", "additionalProperties": s.of(t.Elem())}
+		values := s.of(t.Elem())
+		if t.Elem().Kind() == reflect.Pointer {
+			values = nullable(values)
+		}
+		return object{"type": "object", "additionalProperties": values}
 	case t.Kind() == reflect.Struct:
 		if _, ok := s[t.Name()]; !ok {
 			s[t.Name()] = nil // taken, in case the type holds itself
@@ -100,6 +104,9 @@ func (s schemas) structure(t reflect.Type) object {
 	for f := range fields(t) {
 		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
 		schema := s.of(f.Type)
+		if _, ok := f.Tag.Lookup("null"); ok {
+			schema = nullable(schema)
+		}
 		schema["description"] = f.Tag.Get("doc")
 		props[name] = schema
 		if opts == "" {
@@ -107,6 +114,12 @@ func (s schemas) structure(t reflect.Type) object {
 		}
 	}
 	return object{"type": "object", "properties": props, "required": required}
+}
+
+// nullable is the schema of a value that may be null, too.
+func nullable(schema object) object {
+	schema["type"] = []any{schema["type"], "null"}
+	return schema
 }
 
 // fields are the fields of a struct and of the structs that it embeds.

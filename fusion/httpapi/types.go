@@ -98,16 +98,17 @@ type NewTopic struct {
 	Order         bool   `json:"order,omitempty" doc:"See Topic."`
 }
 
-// TopicChange says what is to be another way. What is absent stays as it is.
+// TopicChange says what is to be another way, as a merge patch does (RFC 7396): what is absent stays as it is, and null brings back the default
+// where there is one.
 type TopicChange struct {
 	ReadQueues    *int32             `json:"readQueues,omitempty" doc:"Queues that consumers read, 1 to 16384. Messages in queues beyond them are not read until it grows again."`
 	WriteQueues   *int32             `json:"writeQueues,omitempty" doc:"Queues that producers write, 1 to 16384."`
 	Perm          *string            `json:"perm,omitempty" doc:"r, w, rw, or - for neither."`
-	Durability    *string            `json:"durability,omitempty" doc:"memory, async or sync; default for store.flush. Counts for every send from now on."`
-	Idempotent    *bool              `json:"idempotent,omitempty" doc:"See Topic."`
-	UntilConsumed *string            `json:"untilConsumed,omitempty" doc:"A duration of at most 168h, true for that, or off."`
-	Order         *bool              `json:"order,omitempty" doc:"See Topic."`
-	Attributes    map[string]*string `json:"attributes,omitempty" doc:"Other attributes to be set; null takes one away."`
+	Durability    *string            `json:"durability,omitempty" null:"\"default\"" doc:"memory, async or sync; default for store.flush. Counts for every send from now on. null is default."`
+	Idempotent    *bool              `json:"idempotent,omitempty" null:"false" doc:"See Topic. null is false."`
+	UntilConsumed *string            `json:"untilConsumed,omitempty" null:"\"off\"" doc:"A duration of at most 168h, true for that, or off. null is off."`
+	Order         *bool              `json:"order,omitempty" null:"false" doc:"See Topic. null is false."`
+	Attributes    map[string]*string `json:"attributes,omitempty" doc:"RocketMQ's attributes to be set: message.type (UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION) and reserve.time (milliseconds, or -1); null takes one away. queue.type and cleanup.policy cannot be changed."`
 }
 
 // TopicChanged is a topic before and after a change.
