@@ -114,12 +114,38 @@ func changeTopic(t *meta.Topic, c *httpapi.TopicChange) error {
 		if strings.HasPrefix(k, ownAttributes) {
 			return badField("attributes", k, "a name that does not begin with "+ownAttributes+"; those have fields of their own")
 		}
-		if value := c.Attributes[k]; value != nil {
-			t.Attributes[k] = *value
-		} else {
-			delete(t.Attributes, k)
+		if err := changeAttribute(t, k, c.Attributes[k]); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// changeAttribute sets an attribute, or takes it away with nil. What the topic has already may be anything: another broker may have known more.
+func changeAttribute(t *meta.Topic, name string, value *string) error {
+	field := "attributes." + name
+	was, have := t.Attributes[name]
+	switch {
+	case value != nil && have && was == *value, value == nil && !have:
+		return nil
+	case meta.FixedAttribute(name):
+		text := "null"
+		if value != nil {
+			text = *value
+		}
+		return badField(field, text, "what it was when the topic was created; it cannot be changed")
+	case value == nil:
+		delete(t.Attributes, name)
+		return nil
+	}
+	var bad *meta.Invalid
+	if err := meta.CheckAttribute(name, *value); errors.As(err, &bad) {
+		if !meta.KnownAttribute(name) {
+			field = "attributes" // the name is what is wrong
+		}
+		return badField(field, bad.Value, bad.Limit)
+	}
+	t.Attributes[name] = *value
 	return nil
 }
 

@@ -48,14 +48,23 @@ func TestLaw4TopicsChangeOverHTTP(t *testing.T) {
 		{"perm again", `{"perm":"rw"}`, 200, `"before":{"name":"orders","readQueues":16,"writeQueues":6,"perm":"-",`},
 		{"flags", `{"idempotent":true,"untilConsumed":"90m","order":true}`, 200, `"idempotent":true,"untilConsumed":"1h30m","order":true}}`},
 		{"flags back", `{"idempotent":false,"untilConsumed":"off","order":false}`, 200, `"idempotent":false,"order":false}}`},
-		{"attributes", `{"attributes":{"message.type":"NORMAL","x":"1"}}`, 200, `"attributes":{"message.type":"NORMAL","x":"1"}}}`},
-		{"an attribute less", `{"attributes":{"x":null}}`, 200, `"attributes":{"message.type":"NORMAL"}}}`},
+		{"attributes", `{"attributes":{"message.type":"NORMAL","reserve.time":"1"}}`, 200, `"attributes":{"message.type":"NORMAL","reserve.time":"1"}}}`},
+		{"an attribute less", `{"attributes":{"reserve.time":null,"queue.type":null}}`, 200, `"attributes":{"message.type":"NORMAL"}}}`},
+		{"a value that is none", `{"attributes":{"message.type":"banana"}}`, 400, `"field":"attributes.message.type","value":"banana","limit":"UNSPECIFIED, NORMAL, FIFO, DELAY or TRANSACTION"`},
+		{"mixed types", `{"attributes":{"message.type":"MIXED"}}`, 400, `mixed message types are not enabled`},
+		{"an unknown attribute", `{"attributes":{"x":"1"}}`, 400, `"field":"attributes","value":"x","limit":"one of cleanup.policy, `},
+		{"an attribute for good", `{"attributes":{"queue.type":"SimpleCQ"}}`, 400, `"field":"attributes.queue.type"`},
 		{"an attribute with a field", `{"attributes":{"fusion.durability":"memory"}}`, 400, `"field":"attributes","value":"fusion.durability"`},
 		{"bad durability", `{"durability":"disk"}`, 400, `"value":"disk"`},
 		{"bad perm", `{"perm":""}`, 400, `"field":"perm"`},
 		{"bad time", `{"untilConsumed":"-1h"}`, 400, `"value":"-1h"`},
 		{"no queue", `{"durability":"memory","writeQueues":0}`, 400, `"field":"writeQueueNums","value":"0"`},
 		{"the default", `{"durability":"default"}`, 200, `"perm":"rw","durability":"async"`},
+		{"flags again", `{"durability":"sync","idempotent":true,"untilConsumed":"90m","order":true}`, 200, `"durability":"sync","system":false,"messages":1,"idempotent":true,"untilConsumed":"1h30m","order":true`},
+		{"the defaults", `{"durability":null,"idempotent":null,"untilConsumed":null,"order":null}`, 200, `"durability":"async","system":false,"messages":1,"idempotent":false,"order":false`},
+		{"null for what has no default", `{"durability":"sync","perm":null}`, 400, `"field":"perm","value":"null"`},
+		{"twice", `{"durability":"sync","durability":"memory"}`, 400, `"field":"durability"`},
+		{"nothing again", `{}`, 200, `"after":{"name":"orders","readQueues":16,"writeQueues":6,"perm":"rw","durability":"async"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, body := request(t, a, "PATCH", "/api/v1/topics/orders", tc.give)
@@ -67,6 +76,23 @@ func TestLaw4TopicsChangeOverHTTP(t *testing.T) {
 	for path, code := range map[string]int{"none": 404, "TBW102": 403, "rmq_sys_fusion_oq": 404} {
 		if got, body := request(t, a, "PATCH", "/api/v1/topics/"+path, `{"perm":"r"}`); got != code {
 			t.Errorf("%s: %d %s, want %d", path, got, body, code)
+		}
+	}
+
+	// What another broker has given a topic stays until it is taken away.
+	if _, _, err := a.store.Topics().Change("orders", func(t *meta.Topic) error {
+		t.Attributes["of.another"], t.Attributes["cleanup.policy"] = "1", "banana"
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ give, want string }{
+		{`{"attributes":{"of.another":"1","cleanup.policy":"banana"},"perm":"r"}`, `"attributes":{"cleanup.policy":"banana","message.type":"NORMAL","of.another":"1"}}}`},
+		{`{"attributes":{"of.another":null},"perm":"rw"}`, `"attributes":{"cleanup.policy":"banana","message.type":"NORMAL"}}}`},
+		{`{"attributes":{"cleanup.policy":null}}`, `"field":"attributes.cleanup.policy","value":"null"`},
+	} {
+		if _, body := request(t, a, "PATCH", "/api/v1/topics/orders", tc.give); !strings.Contains(body, tc.want) {
+			t.Errorf("PATCH %s = %s, want %s", tc.give, body, tc.want)
 		}
 	}
 

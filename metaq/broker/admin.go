@@ -5,7 +5,6 @@ package broker
 
 import (
 	"errors"
-	"maps"
 	"strings"
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
@@ -18,10 +17,10 @@ func updateTopic(c *call) error {
 		return err
 	}
 	defer c.b.creating.lock(name)()
-	_, _, err := c.b.store.Topics().Change(name, c.setTopic)
+	_, _, err := c.b.store.Topics().Change(name, func(t *meta.Topic) error { return c.setTopic(t, false) })
 	if errors.Is(err, meta.ErrNoTopic) {
 		t := meta.DefaultTopic(strings.Clone(name))
-		if err := c.setTopic(&t); err != nil {
+		if err := c.setTopic(&t, true); err != nil {
 			return err
 		}
 		_, err = c.b.putNewTopicLocked(t)
@@ -32,8 +31,8 @@ func updateTopic(c *call) error {
 	return c.ok()
 }
 
-// setTopic gives t what the request says.
-func (c *call) setTopic(t *meta.Topic) error {
+// setTopic gives t, which is fresh or was there, what the request says.
+func (c *call) setTopic(t *meta.Topic, fresh bool) error {
 	r := c.req
 	for _, f := range []struct {
 		field string
@@ -53,36 +52,8 @@ func (c *call) setTopic(t *meta.Topic) error {
 		t.FilterType = strings.Clone(s)
 	}
 	t.Order = r.Bool("order", false)
-	if t.Attributes, err = changeAttributes(t.Attributes, r.Get("attributes")); err != nil {
-		return err
-	}
-	if t.Attributes["message.type"] == "MIXED" || t.Attributes["+message.type"] == "MIXED" {
-		return refuse(remoting.RespInvalidParameter, "attribute message.type is MIXED: this broker does not enable mixed message types")
-	}
-	return nil
-}
-
-// changeAttributes applies "+key=value,-key" to attributes.
-func changeAttributes(was map[string]string, text string) (map[string]string, error) {
-	if text == "" {
-		return was, nil
-	}
-	m := maps.Clone(was)
-	if m == nil {
-		m = map[string]string{}
-	}
-	for part := range strings.SplitSeq(strings.Clone(text), ",") {
-		key, value, set := strings.Cut(part, "=")
-		switch {
-		case set && strings.HasPrefix(key, "+") && len(key) > 1:
-			m[key[1:]] = value
-		case !set && strings.HasPrefix(key, "-") && len(key) > 1:
-			delete(m, key[1:])
-		default:
-			return nil, refuse(remoting.RespInvalidParameter, "attributes: %q is neither +key=value nor -key", clip(part))
-		}
-	}
-	return m, nil
+	t.Attributes, err = changeAttributes(t.Attributes, r.Get("attributes"), fresh)
+	return err
 }
 
 func topicConfig(c *call) error {

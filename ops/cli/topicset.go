@@ -25,7 +25,7 @@ func (a *app) topicSet() *cobra.Command {
 		Long:  "Change a topic while it is in use. What no flag names stays as it is. It shows what was and what is.",
 		Example: "  fusionctl topic set orders --durability sync\n" +
 			"  fusionctl topic set orders --perm r --until-consumed 36h\n" +
-			"  fusionctl topic set orders --attribute message.type=NORMAL --attribute x=",
+			"  fusionctl topic set orders --attribute message.type=NORMAL --attribute reserve.time=",
 		Args:              names("the topic's NAME"),
 		ValidArgsFunction: a.completeTopic,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -35,12 +35,17 @@ func ParseDurability(s string) (Durability, error) {
 			return d, nil
 		}
 	}
-	limit := "memory, async or sync"
+	limit := durabilityLimit
 	if s == "replicated" {
 		limit += "; there is no replication yet"
 	}
 	return 0, invalid(DurabilityAttribute, s, limit)
 }
+
+const (
+	durabilityLimit    = "memory, async or sync"
+	untilConsumedLimit = "true, or a duration of at most 168h"
+)
 
 // DurabilityAttribute is the key of a topic's attributes that holds its durability. RocketMQ brokers keep attributes
 // they do not know.
@@ -69,7 +74,7 @@ func parseUntilConsumed(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d <= 0 || d > MostUntilConsumed {
-		return 0, invalid(UntilConsumedAttribute, s, "true, or a duration of at most 168h")
+		return 0, invalid(UntilConsumedAttribute, s, untilConsumedLimit)
 	}
 	return d, nil
 }
