@@ -231,7 +231,8 @@ func (s *Store) restoreQueues(v record.View) {
 type stateWriter struct {
 	s     *Store
 	p     statePiece
-	piece int // bytes of one
+	piece int   // bytes of one
+	n     int64 // bytes so far
 }
 
 func (w *stateWriter) Write(b []byte) (int, error) {
@@ -251,6 +252,7 @@ func (w *stateWriter) flush() error {
 	if w.s.closed.Load() {
 		return ErrClosed
 	}
+	w.n += int64(len(w.p.bytes))
 	_, err := w.s.appendOwn(w.s.own.state, w.p.append(nil), true)
 	if fn := w.s.clean.said; fn != nil {
 		fn(int(w.p.part), w.p.last)
@@ -275,6 +277,7 @@ func (s *Store) restate(position int64) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
+	s.clean.restated.Store(w.n)
 	bs := s.index.BoundsBelow(position)
 	for len(bs) > 0 {
 		n := min(len(bs), piece/(record.MaxTopicBytes+16))

@@ -91,7 +91,22 @@ type cleaner struct {
 	said    func(part int, last bool)     // nil, but in tests: called when a piece of the state was restated
 
 	segments, moved, lost, expiries, expired, failures, used atomic.Int64
+	restated                                                 atomic.Int64 // bytes of the state that was appended last; 0 before the first
 }
+
+// worth is how many bytes a deletion has to free so that it is worth the state that it appends first, all of which becomes old in its turn: four
+// times as much. 0 when a segment is enough. A thing that waits has about 11 bytes in the state.
+func (c *cleaner) worth() int64 {
+	n := c.s.StateStats()
+	state := max(c.restated.Load(), 11*int64(n.Halves+n.Aside+n.Delays+n.Returns+n.Retries+n.Outcomes))
+	if least := worthState * state; least > c.s.o.SegmentBytes {
+		return least
+	}
+	return 0
+}
+
+// worthState is how many times the bytes of the state a deletion frees at least.
+const worthState = 4
 
 // Cleaned returns the counters of retention.
 func (s *Store) Cleaned() Cleaned {
@@ -170,8 +185,9 @@ func (c *cleaner) due(used int, anyHour bool) (position int64, reason string) {
 	need := c.surplus()
 	segs := s.log.Segments()
 	known := min(s.log.Synced(), s.dispatch.covered())
+	least := c.worth()
 	for i, seg := range segs[:max(len(segs)-1, 0)] {
-		if i == r.MostAtOnce || seg.End > known {
+		if i >= r.MostAtOnce && seg.Base-segs[0].Base >= least || seg.End > known {
 			break
 		}
 		newest := s.log.NewestBelow(seg.End)
@@ -182,20 +198,32 @@ func (c *cleaner) due(used int, anyHour bool) (position int64, reason string) {
 			}
 		case need > 0:
 			reason = reasonDisk
+		case position > 0 && reason == reasonDisk && position-segs[0].Base < least/2: // less would free next to nothing
 		default:
-			return position, reason
+			return c.worthy(position, least, reason), reason
 		}
 		position = seg.End
 		need -= seg.End - seg.Base
 	}
-	return position, reason
+	return c.worthy(position, least, reason), reason
+}
+
+// worthy is position, or 0 when what lies below it is not worth a deletion yet. For room on the disk half is worth it.
+func (c *cleaner) worthy(position, least int64, reason string) int64 {
+	if reason == reasonDisk {
+		least /= 2
+	}
+	if position-c.s.log.Min() < least {
+		return 0
+	}
+	return position
 }
 
 // step is how much of the log below position may go at a time: all of it, unless the disk might have no room for what that leaves.
 func (c *cleaner) step(position int64) int64 {
 	all, one := position-c.s.log.Min(), c.s.o.SegmentBytes
 	if free, _, err := c.s.o.FS.Space(c.s.path(logDir)); err == nil && free < all+3*one {
-		return one
+		return max(one, (c.worth()+one-1)/one*one)
 	}
 	return all
 }
