@@ -294,6 +294,15 @@ func (e *env) held(n int) {
 	}
 }
 
+// looked returns when every held pull has looked at what is in the topic's queue 0, which ends at end: one goroutine looks for all, and answers a
+// pull whose time is over behind those that a message has woken.
+func (e *env) looked(topic string, end int64) {
+	e.Helper()
+	if r := e.dial().pull(pullReq{group: "barrier", topic: topic, offset: end, sub: "*", suspend: time.Millisecond}); r.Code != remoting.RespPullNotFound {
+		e.Fatalf("a pull at the end of the queue: %v", r)
+	}
+}
+
 // What forbids a pull forbids it also when it was held before.
 func TestHeldPullIsCheckedAgainWhenAMessageComes(t *testing.T) {
 	e := start(t)
@@ -348,6 +357,7 @@ func TestHeldPullFollowsTheSubscription(t *testing.T) {
 	e.held(1)
 	p := e.dial()
 	p.sent(message{topic: "T", body: "one", props: props("TAGS", "B")})
+	e.looked("T", 1)
 	e.dial().beat("c@2", "G", false, sub("T", "B", 2))
 	p.sent(message{topic: "T", body: "two", props: props("TAGS", "B")})
 	if r := c.await(o); r.Code != 0 || len(records(t, r.body)) != 2 {
