@@ -110,6 +110,8 @@ var numbers = []number{
 	counter("fusionmq_broker_pulls_found_total", "Pulls that were answered with messages.", func(r *reading) float64 { return float64(r.broker.PullsFound) }),
 	counter("fusionmq_broker_pulls_missed_total", "Pulls that found nothing at first.", func(r *reading) float64 { return float64(r.broker.PullsMissed) }),
 	counter("fusionmq_broker_stepped_over_total", "Messages that pulls found and could not read, because what they were stored in has gone before them or is damaged; counted for each pull. `fusionctl group expired` names them.", func(r *reading) float64 { return float64(r.broker.SteppedOver) }),
+	counter("fusionmq_broker_sent_back_total", "Messages that RocketMQ consumers could not consume and gave back, to get them again or to have them among the dead letters.", func(r *reading) float64 { return float64(r.broker.SentBack) }),
+	counter("fusionmq_broker_not_returned_total", "Of groups without retry queues (retryQueueNums 0): messages that were given back and do not come again. Any is lost to the group, as it asked for.", func(r *reading) float64 { return float64(r.broker.NotReturned) }),
 	gauge("fusionmq_broker_held_pulls", "Pulls that wait for a message.", func(r *reading) float64 { return float64(r.broker.HeldPulls) }),
 	gauge("fusionmq_broker_connections", "Open connections on the broker's ports.", func(r *reading) float64 { return float64(r.broker.Connections) }),
 	counter("fusionmq_broker_pauses_total", "Times that a connection of the broker's ports was not read for a while. A rise means that clients send faster than is handled, or do not read their answers.",
@@ -173,17 +175,18 @@ var (
 	messagesOut = prometheus.NewDesc("rocketmq_messages_out_total", "Messages of a topic handed to a RocketMQ group since the start.", []string{"topic", "consumer_group", "is_system"}, nil)
 	bytesOut    = prometheus.NewDesc("rocketmq_throughput_out_total", "Bytes of their records.", []string{"topic", "consumer_group", "is_system"}, nil)
 	lag         = prometheus.NewDesc("rocketmq_consumer_lag_messages", "Messages that a group has not consumed yet.", []string{"consumer_group", "topic", "is_retry", "is_system"}, nil)
+	deadLetters = prometheus.NewDesc("rocketmq_send_to_dlq_messages_total", "Messages of a topic that became dead letters of a RocketMQ group since the start.", []string{"consumer_group", "topic", "is_system"}, nil)
 	consumers   = prometheus.NewDesc("rocketmq_consumer_connections", "Connected members of a group.",
 		[]string{"consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"}, nil)
 )
 
-var labelled = []*prometheus.Desc{buildInfo, leftOut, messagesIn, bytesIn, messagesOut, bytesOut, lag, consumers}
+var labelled = []*prometheus.Desc{buildInfo, leftOut, messagesIn, bytesIn, messagesOut, bytesOut, lag, deadLetters, consumers}
 
 // collector reads the numbers of an App.
 type collector struct {
 	app *App
 	// Label sets that are on the page.
-	topics, sent, taken, lags, conn telemetry.Series
+	topics, sent, taken, dead, lags, conn telemetry.Series
 }
 
 // Describe implements prometheus.Collector.
@@ -223,7 +226,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.collectGroups(ch, limit, groups, &push)
 	for name, s := range map[string]*telemetry.Series{
 		"rocketmq_messages_in_total": &c.topics, "rocketmq_throughput_in_total": &c.sent, "rocketmq_messages_out_total": &c.taken,
-		"rocketmq_consumer_lag_messages": &c.lags, "rocketmq_consumer_connections": &c.conn,
+		"rocketmq_send_to_dlq_messages_total": &c.dead,
+		"rocketmq_consumer_lag_messages":      &c.lags, "rocketmq_consumer_connections": &c.conn,
 	} {
 		ch <- prometheus.MustNewConstMetric(leftOut, prometheus.GaugeValue, float64(s.LeftOut()), name)
 	}
@@ -251,6 +255,7 @@ func (c *collector) collectTopics(ch chan<- prometheus.Metric, limit int) {
 func (c *collector) collectTraffic(ch chan<- prometheus.Metric, limit int) {
 	c.sent.Begin()
 	c.taken.Begin()
+	c.dead.Begin()
 	if c.app.broker == nil {
 		return
 	}
@@ -259,7 +264,7 @@ func (c *collector) collectTraffic(ch chan<- prometheus.Metric, limit int) {
 		topic, group    string
 		messages, bytes int64
 	}
-	var in, out []flow
+	var in, out, dead []flow
 	c.app.broker.Traffic(func(topic string, messages, bytes int64) {
 		if c.sent.Allow(topic, limit) {
 			in = append(in, flow{topic: topic, messages: messages, bytes: bytes})
@@ -270,6 +275,14 @@ func (c *collector) collectTraffic(ch chan<- prometheus.Metric, limit int) {
 			out = append(out, flow{topic, group, messages, bytes})
 		}
 	})
+	c.app.broker.DeadLetters(func(group, topic string, messages int64) {
+		if c.dead.Allow(group+"\x00"+topic, limit) {
+			dead = append(dead, flow{topic: topic, group: group, messages: messages})
+		}
+	})
+	for _, f := range dead {
+		ch <- prometheus.MustNewConstMetric(deadLetters, prometheus.CounterValue, float64(f.messages), f.group, f.topic, c.app.isSystem(f.topic))
+	}
 	for _, f := range in {
 		ch <- prometheus.MustNewConstMetric(bytesIn, prometheus.CounterValue, float64(f.bytes), f.topic, "normal", c.app.isSystem(f.topic))
 	}

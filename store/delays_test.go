@@ -124,6 +124,9 @@ func TestDelayLimitsAndCancel(t *testing.T) {
 		}
 		a := sendWaiting(t, s, store.Message{Topic: "T", Body: []byte("a"), DeliverAt: now + store.MaxDelay})
 		b := sendWaiting(t, s, store.Message{Topic: "T", Body: []byte("b"), DelayLevel: 1})
+		if _, err := s.SendBack(t.Context(), store.SendBack{Group: "g", Address: b.Address, Most: 3}); !errors.Is(err, store.ErrNotAddress) {
+			t.Errorf("sent back while it waits: %v", err)
+		}
 		if err := s.CancelDelay(t.Context(), a.Address); err != nil {
 			t.Error(err)
 		}

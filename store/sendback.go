@@ -42,6 +42,9 @@ func (s *Store) SendBack(ctx context.Context, b SendBack) (dead bool, err error)
 		return false, err
 	}
 	topic, origin := string(v.Topic()), b.Address
+	if isWaitTopic(topic) { // nobody has consumed what still waits
+		return false, ErrNotAddress
+	}
 	if name, ok := v.Property(view.PropRetryTopic); ok {
 		topic = string(name)
 	}

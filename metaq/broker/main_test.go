@@ -103,12 +103,13 @@ func (r *reply) String() string { return fmt.Sprintf("code %d %q %v", r.Code, r.
 // client is one raw connection. It is used by one goroutine.
 type client struct {
 	testing.TB
-	conn   net.Conn
-	in     *bufio.Reader // what comes through conn
-	enc    remoting.Encoder
-	opaque int32
-	notes  []*reply // requests of the broker that came while waiting
-	binary bool
+	conn    net.Conn
+	in      *bufio.Reader // what comes through conn
+	enc     remoting.Encoder
+	opaque  int32
+	notes   []*reply // requests of the broker that came while waiting
+	binary  bool
+	version int32 // that requests state; 0: this implementation's
 }
 
 func (e *env) dial() *client {
@@ -124,7 +125,7 @@ func (e *env) dial() *client {
 // put encodes a request without sending it and returns its opaque.
 func (c *client) put(code int32, flag int32, body []byte, kv ...string) int32 {
 	c.opaque++
-	head := remoting.Head{Code: code, Opaque: c.opaque, Flag: flag}
+	head := remoting.Head{Code: code, Opaque: c.opaque, Flag: flag, Version: c.version}
 	if c.binary {
 		head.Serialize = remoting.Binary
 	}

@@ -33,6 +33,7 @@ var stateful = map[int32][]int32{
 	remoting.ReqGetConsumerListByGroup:    {0, 1},
 	remoting.ReqViewMessageByID:           {0, 1},
 	remoting.ReqQueryMessage:              {0, 22},
+	remoting.ReqConsumerSendMsgBack:       {0, 1}, // the positions of another log
 	remoting.ReqGetConsumerConnectionList: {0, 206},
 	remoting.ReqGetProducerConnectionList: {0, 1},
 }

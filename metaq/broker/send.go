@@ -57,7 +57,12 @@ func (w *work) checkSend(r *server.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := w.b.checkMessage(s, topic, r.Body); err != nil {
+	if dead, letters, err := w.b.deadSend(s, topic, r.Version); err != nil {
+		return err
+	} else if letters != nil {
+		ref, topic = dead, letters
+	}
+	if err := w.b.checkMessage(s, r.Body); err != nil {
 		return err
 	}
 	props, uniq, err := w.properties(s.Properties, nil)
@@ -111,7 +116,7 @@ func (b *Broker) sendTopic(s *remoting.SendHeader) (store.TopicRef, *meta.Topic,
 }
 
 // checkMessage refuses what cannot be stored, and what could be stored but would then not be what its sender asked for.
-func (b *Broker) checkMessage(s *remoting.SendHeader, topic *meta.Topic, body []byte) error {
+func (b *Broker) checkMessage(s *remoting.SendHeader, body []byte) error {
 	if len(body) == 0 {
 		return refuse(remoting.RespMessageIllegal, "the message body is empty; it must have 1 to %d bytes", b.cfg.MaxBodyBytes)
 	}
@@ -124,19 +129,6 @@ func (b *Broker) checkMessage(s *remoting.SendHeader, topic *meta.Topic, body []
 	switch s.SysFlag & txRollback {
 	case txPrepared, txRollback:
 		return refuse(remoting.RespMessageIllegal, "sysFlag %#x marks a transactional message: transactions are not supported by this version", s.SysFlag)
-	}
-	g, retry, err := b.retryGroup(topic.Name)
-	if err != nil {
-		return err
-	}
-	if retry {
-		limit := g.RetryMaxTimes
-		if s.MaxReconsumeTimes >= 0 {
-			limit = s.MaxReconsumeTimes
-		}
-		if limit >= 0 && s.ReconsumeTimes > limit {
-			return refuse(remoting.RespMessageIllegal, "reconsumeTimes %d is over the limit of %d: dead letters are not supported by this version", s.ReconsumeTimes, limit)
-		}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (w *work) checkBatch(r *server.Request, s *remoting.SendHeader) error {
 	if err != nil {
 		return err
 	}
-	if err := w.b.checkMessage(s, topic, r.Body); err != nil {
+	if err := w.b.checkMessage(s, r.Body); err != nil {
 		return err
 	}
 	uniq, _, err := scanProperties(s.Properties)

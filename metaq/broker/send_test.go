@@ -128,8 +128,6 @@ func TestSendRefusals(t *testing.T) {
 		{"prepared by its flag", message{topic: "T", extra: []string{"sysFlag", "4"}}, 13, "sysFlag 0x4"},
 		{"rolled back by its flag", message{topic: "T", extra: []string{"sysFlag", "12"}}, 13, "sysFlag 0xc"},
 		{"a retry topic without a group", message{topic: "%RETRY%Nobody"}, 26, "Nobody"},
-		{"more attempts than the group allows", message{topic: "%RETRY%G", extra: []string{"reconsumeTimes", "4"}}, 13, "limit of 3"},
-		{"more attempts than the sender allows", message{topic: "%RETRY%G", extra: []string{"reconsumeTimes", "2147483647", "maxReconsumeTimes", "16"}}, 13, "limit of 16"},
 		{"a field missing", message{topic: "T", extra: []string{"bornTimestamp", ""}}, 29, "bornTimestamp is missing"},
 		{"a field that is no number", message{topic: "T", extra: []string{"queueId", "abc"}}, 29, `queueId: "abc"`},
 		{"a number too large", message{topic: "T", extra: []string{"sysFlag", "4294967296"}}, 29, "sysFlag"},

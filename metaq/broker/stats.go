@@ -18,6 +18,9 @@ type Stats struct {
 	Got, GotBytes int64 // messages handed to pulls
 	PullsFound    int64 // pulls answered with messages
 	PullsMissed   int64 // pulls answered without, or held first
+	SentBack      int64 // messages that consumers gave back, to come again or as dead letters
+	NotReturned   int64 // of groups without retry queues: accepted and dropped, as RocketMQ does
+	DeadLetters   int64 // messages that became dead letters, those among them that a client sent as such
 	SteppedOver   int64 // messages that pulls found in a queue and could not read: their bodies have gone, or are damaged
 	Paused        int64 // times that a connection was not read for a while, because its requests were not handled fast enough
 	Accepted      int64 // connections
@@ -32,6 +35,7 @@ type Stats struct {
 // counters are the live form of Stats.
 type counters struct {
 	puts, putBytes, refusals, batches, gets, getBytes, hits, misses, stepped atomic.Int64
+	returned, notReturned, dead                                              atomic.Int64
 }
 
 func (c *counters) put(n, bytes int64) {
@@ -55,6 +59,7 @@ func (b *Broker) Stats() Stats {
 	s := Stats{
 		Put: c.puts.Load(), PutBytes: c.putBytes.Load(), PutRefused: c.refusals.Load(), Batches: c.batches.Load(), Got: c.gets.Load(), GotBytes: c.getBytes.Load(),
 		PullsFound: c.hits.Load(), PullsMissed: c.misses.Load(), SteppedOver: c.stepped.Load(), HeldPulls: b.holds.len(),
+		SentBack: c.returned.Load(), NotReturned: c.notReturned.Load(), DeadLetters: c.dead.Load(),
 	}
 	s.Clients, s.ConsumerGroups, s.ProducerGroups = b.members.Counts()
 	for _, srv := range b.listening() {

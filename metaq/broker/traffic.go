@@ -14,6 +14,7 @@ type traffic struct {
 	topics map[string]*flow
 	near   atomic.Pointer[[]atomic.Pointer[flow]] // those of topics, by the topic's number; replaced under mu when it grows
 	groups map[groupTopic]*flow
+	lost   map[groupTopic]*flow // dead letters
 }
 
 type groupTopic struct{ group, topic string }
@@ -81,6 +82,21 @@ func (t *traffic) in(ref store.TopicRef, name string) *flow {
 
 func (t *traffic) out(group, topic string) *flow {
 	return flowOf(&t.mu, &t.groups, groupTopic{group, topic})
+}
+
+// dead are the dead letters of a group, by the topic that they were sent to.
+func (t *traffic) dead(group, topic string) *flow {
+	return flowOf(&t.mu, &t.lost, groupTopic{group, topic})
+}
+
+// DeadLetters calls fn for every group and topic with dead letters, in no order: how many messages of the topic became dead letters of the
+// group since the start. topic is empty when there is none of the name that the consumer stated. fn must not call the broker.
+func (b *Broker) DeadLetters(fn func(group, topic string, messages int64)) {
+	b.traffic.mu.RLock()
+	defer b.traffic.mu.RUnlock()
+	for k, f := range b.traffic.lost {
+		fn(k.group, k.topic, f.messages.Load())
+	}
 }
 
 // Traffic calls fn for every topic that was sent to through this broker, in no order: messages stored and the bytes of

@@ -123,6 +123,7 @@ var handlers = map[int32]func(*call) error{
 	remoting.ReqViewMessageByID:                  viewMessage,
 	remoting.ReqHeartBeat:                        heartbeat,
 	remoting.ReqUnregisterClient:                 unregisterClient,
+	remoting.ReqConsumerSendMsgBack:              sendBack,
 	remoting.ReqGetConsumerListByGroup:           consumerList,
 	remoting.ReqCheckClientConfig:                checkClientConfig,
 	remoting.ReqGetConsumerConnectionList:        consumerConnections,

@@ -42,17 +42,22 @@ func Producer(nameServer string, options ...producer.Option) (rocketmq.Producer,
 	return p, p.Start()
 }
 
-// Consumer starts a clustering push consumer (which pulls) that reads topic from the first message on and calls handle with every message;
-// an error of handle leaves the message to be consumed again. The caller shuts it down.
-func Consumer(nameServer, group, topic, tags string, handle func(*primitive.MessageExt) error, options ...consumer.Option) (rocketmq.PushConsumer, error) {
+// NewConsumer makes a push consumer (which pulls) that reads from the first message on. The caller subscribes, starts it and shuts it down.
+func NewConsumer(nameServer, group string, options ...consumer.Option) (rocketmq.PushConsumer, error) {
 	quiet()
-	c, err := rocketmq.NewPushConsumer(append([]consumer.Option{
+	return rocketmq.NewPushConsumer(append([]consumer.Option{
 		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{nameServer})),
 		consumer.WithGroupName(group),
 		consumer.WithInstance(Unique("c")),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithConsumeMessageBatchMaxSize(1),
 	}, options...)...)
+}
+
+// Consumer starts a clustering push consumer that reads topic from the first message on and calls handle with every message;
+// an error of handle leaves the message to be consumed again. The caller shuts it down.
+func Consumer(nameServer, group, topic, tags string, handle func(*primitive.MessageExt) error, options ...consumer.Option) (rocketmq.PushConsumer, error) {
+	c, err := NewConsumer(nameServer, group, options...)
 	if err != nil {
 		return nil, err
 	}
