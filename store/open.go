@@ -127,9 +127,12 @@ func (s *Store) open() error {
 			return err
 		}
 	}
-	s.done.Add(2)
-	go s.publisher.run()
+	s.done.Add(1)
 	go s.keepIDs()
+	if !s.o.Still {
+		s.done.Add(1)
+		go s.publisher.run()
+	}
 	return nil
 }
 

@@ -44,6 +44,9 @@ type Options struct {
 	// 40 days. A message that waits takes the delay that its level has at a start.
 	DelayLevels []time.Duration
 
+	// Still keeps what is due waiting: for tools that look at a directory and want it to stay as it is.
+	Still bool
+
 	tailRows int // of the table of what waits, for tests. Default that of runs
 
 	Retention Retention // when segments of the log are deleted

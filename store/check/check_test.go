@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -120,6 +121,34 @@ func TestASoundDirectoryHasNoFindingsAndIsNotChanged(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, files(t, m, "/s")); diff != "" {
 		t.Errorf("files have changed:\n%s", diff)
+	}
+}
+
+// What is due when a store stops is still waiting while its directory is looked at: published, it would be in a queue and not in the log.
+func TestWhatIsDueIsNotPublishedByACheck(t *testing.T) {
+	m := vfs.NewMem()
+	s, err := store.Open(store.Options{Dir: "/s", FS: m, DelayLevels: []time.Duration{time.Millisecond}, Still: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Topics().Put(meta.DefaultTopic("T")); err != nil {
+		t.Fatal(err)
+	}
+	rs := make([]store.Result, 100)
+	for i := range rs {
+		s.Append([]store.Message{{Topic: "T", Body: []byte("x")}}, rs[i:i+1])
+		if rs[i].Err != nil {
+			t.Fatal(rs[i].Err)
+		}
+		if _, err := s.SendBack(t.Context(), store.SendBack{Group: "g", Address: rs[i].Address, Most: 3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, m); r.Err() != nil {
+		t.Error(r.Err())
 	}
 }
 

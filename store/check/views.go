@@ -79,10 +79,10 @@ type queueCheck struct {
 	have   int64 // in buf
 }
 
-// open opens the directory over files in memory. Nothing falls due, expires or fills up there: the clock stands in 1970 and the
-// disk is empty.
+// open opens the directory over files in memory. Nothing falls due, expires or fills up there: the store is still, the clock
+// stands in 1970 and the disk is empty.
 func (c *checker) open(fsys vfs.FS) (*store.Store, error) {
-	o := store.Options{Dir: c.Dir, FS: fsys, Now: func() time.Time { return time.UnixMilli(0) }, FlushInterval: time.Hour, PersistInterval: time.Hour}
+	o := store.Options{Dir: c.Dir, FS: fsys, Now: func() time.Time { return time.UnixMilli(0) }, FlushInterval: time.Hour, PersistInterval: time.Hour, Still: true}
 	if c.Exchange != nil {
 		o.Exchange = c.Exchange()
 	}

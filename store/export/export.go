@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 	// the log is long.
 	over := vfs.NewScratchOverlay(o.FS, o.Dst)
 	defer func() { _ = over.Close() }()
-	so := store.Options{Dir: o.Src, FS: over, Now: func() time.Time { return time.UnixMilli(0) }, FlushInterval: time.Hour, PersistInterval: time.Hour}
+	so := store.Options{Dir: o.Src, FS: over, Now: func() time.Time { return time.UnixMilli(0) }, FlushInterval: time.Hour, PersistInterval: time.Hour, Still: true}
 	if o.Exchange != nil {
 		so.Exchange = o.Exchange()
 	}
