@@ -14,6 +14,7 @@ import (
 	notifyserver "github.com/fusionmq/fusionmq/notify/server"
 	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/lookup"
+	"github.com/fusionmq/fusionmq/store/state"
 )
 
 // metrics is the page /metrics. A name that begins with rocketmq_ is RocketMQ 5's, with its labels as far as there is something to
@@ -29,6 +30,7 @@ type reading struct {
 	app     *App
 	bounds  store.Bounds
 	store   store.Stats
+	state   state.Stats
 	cleaned store.Cleaned
 	once    store.OnceStats
 	keys    lookup.Stats
@@ -91,6 +93,7 @@ var numbers = []number{
 	counter("fusionmq_store_expiries_total", "Expiry records: ranges of such messages, each with its group and queue.", func(r *reading) float64 { return float64(r.cleaned.Expiries) }),
 	counter("fusionmq_store_clean_failures_total", "Looks for files to delete that ended in an error. Any rise needs a look at the disk.", func(r *reading) float64 { return float64(r.cleaned.Failures) }),
 
+	gauge("fusionmq_store_delayed_messages", "Messages that wait for their time.", func(r *reading) float64 { return float64(r.state.Delays) }),
 	counter("fusionmq_store_repeated_sends_total", "Sends that got the result of an earlier one with the same id and were not stored. A rise means that producers send again, because answers come late or are lost.",
 		func(r *reading) float64 { return float64(r.once.Repeats) }),
 	counter("fusionmq_store_repeat_lookups_total", "Sends for which the key index was asked whether their id was there before. A rise beside ordinary traffic means that store.once-memory is too small.",
@@ -105,6 +108,7 @@ var numbers = []number{
 	counter("fusionmq_broker_put_bytes_total", "Bytes of their records.", func(r *reading) float64 { return float64(r.broker.PutBytes) }),
 	counter("fusionmq_broker_batches_total", "Batches of RocketMQ producers; the messages in them count as stored each.", func(r *reading) float64 { return float64(r.broker.Batches) }),
 	counter("fusionmq_broker_puts_refused_total", "Sends of RocketMQ producers that were not stored, a batch counted once; the answer to each says why.", func(r *reading) float64 { return float64(r.broker.PutRefused) }),
+	counter("fusionmq_broker_recalls_total", "Delayed messages that RocketMQ producers took back.", func(r *reading) float64 { return float64(r.broker.Recalls) }),
 	counter("fusionmq_broker_gets_total", "Messages handed to RocketMQ consumers.", func(r *reading) float64 { return float64(r.broker.Got) }),
 	counter("fusionmq_broker_get_bytes_total", "Bytes of their records.", func(r *reading) float64 { return float64(r.broker.GotBytes) }),
 	counter("fusionmq_broker_pulls_found_total", "Pulls that were answered with messages.", func(r *reading) float64 { return float64(r.broker.PullsFound) }),
@@ -202,7 +206,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	a := c.app
-	r := &reading{app: a, bounds: a.store.Bounds(), store: a.store.Stats(), cleaned: a.store.Cleaned(), once: a.store.OnceStats(), keys: a.store.KeyStats(), push: a.push.Stats(), topics: a.store.Topics().Len()}
+	r := &reading{app: a, bounds: a.store.Bounds(), store: a.store.Stats(), state: a.store.StateStats(), cleaned: a.store.Cleaned(), once: a.store.OnceStats(), keys: a.store.KeyStats(), push: a.push.Stats(), topics: a.store.Topics().Len()}
 	if a.broker != nil {
 		r.broker = a.broker.Stats()
 	}

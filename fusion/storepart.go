@@ -3,6 +3,7 @@ package fusion
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/fusionmq/fusionmq/fusion/telemetry"
 	"github.com/fusionmq/fusionmq/store"
@@ -32,6 +33,13 @@ func (a *App) startStore(context.Context) error {
 			Age: c.Store.Retention, ViewWindow: c.Store.ViewWindow, Interval: c.Store.CleanInterval, MostAtOnce: int(c.Store.DeleteBatch),
 			MaxUsed: int(c.Store.DiskMaxUsed), ForcedAt: int(c.Store.DiskForced), RefuseAt: int(c.Store.DiskRefuse),
 		},
+	}
+	for _, l := range c.Store.DelayLevels {
+		d, err := time.ParseDuration(l)
+		if err != nil {
+			return err
+		}
+		o.DelayLevels = append(o.DelayLevels, d)
 	}
 	for _, h := range c.Store.DeleteHours {
 		n, err := strconv.Atoi(h)

@@ -21,6 +21,9 @@ const (
 // SyncedName is the file in config/ that says how far the log was synced once.
 const SyncedName = "fusionmq.synced"
 
+// LevelsName is the file in config/ that says which delays the delay levels had where in the log.
+const LevelsName = "fusionmq.levels"
+
 func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.o.Dir}, parts...)...)
 }

@@ -106,7 +106,13 @@ func (s *Store) open() error {
 	if err != nil {
 		return err
 	}
+	if err := s.loadLevels(); err != nil {
+		return err
+	}
 	if err := s.recover(clean); err != nil {
+		return err
+	}
+	if err := s.settleLevels(); err != nil {
 		return err
 	}
 	s.openFaces()

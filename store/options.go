@@ -40,8 +40,8 @@ type Options struct {
 	// Default 256 MiB, at least 64 KiB.
 	CheckpointBytes int64
 
-	// DelayLevels are the delays of levels 1, 2, ... Default RocketMQ's 18 levels from 1 s to 2 h; at most 64 levels, each above 0 and up to
-	// 40 days. A message that waits takes the delay that its level has at a start.
+	// DelayLevels are the delays of levels 1, 2, ... Default what the directory had last, and for a new one RocketMQ's 18 levels from 1 s to 2 h; at
+	// most 64 levels, each from 1 ms up to 40 days. A message keeps the delay that its level has when it is stored.
 	DelayLevels []time.Duration
 
 	// Still keeps what is due waiting: for tools that look at a directory and want it to stay as it is.
@@ -77,9 +77,6 @@ func (o Options) withDefaults() Options {
 	}
 	if !o.StoreHost.IsValid() {
 		o.StoreHost = netip.MustParseAddrPort("127.0.0.1:10911")
-	}
-	if len(o.DelayLevels) == 0 {
-		o.DelayLevels = delayLevels
 	}
 	if o.FlushInterval == 0 {
 		o.FlushInterval = 500 * time.Millisecond
@@ -118,15 +115,25 @@ func (o Options) validate() error {
 		return &FieldError{"OnceBytes", int64(o.OnceBytes), "65536 to 1073741824"}
 	case o.CheckpointBytes < minSegment:
 		return &FieldError{"CheckpointBytes", o.CheckpointBytes, "at least 65536"}
-	case len(o.DelayLevels) > 64:
+	case len(o.DelayLevels) > maxLevels:
 		return &FieldError{"number of DelayLevels", int64(len(o.DelayLevels)), "at most 64"}
 	}
 	for _, d := range o.DelayLevels {
-		if d < time.Millisecond || d.Milliseconds() > MaxDelay {
-			return &FieldError{"delay of a level in ns", int64(d), "1 ms to 40 days"}
+		if err := checkLevel(d); err != nil {
+			return err
 		}
 	}
 	return o.Retention.validate()
+}
+
+// maxLevels is the most delay levels.
+const maxLevels = 64
+
+func checkLevel(d time.Duration) error {
+	if d < time.Millisecond || d.Milliseconds() > MaxDelay {
+		return &FieldError{"delay of a level in ns", int64(d), "1 ms to 40 days"}
+	}
+	return nil
 }
 
 // Event is something an operator may want to see; Name is constant text, Attrs alternate key and value as in log/slog.

@@ -64,8 +64,8 @@ func (s *Store) SendBack(ctx context.Context, b SendBack) (dead bool, err error)
 		if op.Level = b.Level; op.Level == 0 {
 			op.Level = firstRetryLevel + made
 		}
-		op.Level = min(op.Level, int32(len(s.o.DelayLevels)))
-		op.Due = s.now() + s.levelDelay(op.Level)
+		op.Level = min(op.Level, int32(len(s.levels.spans.last())))
+		op.Due = s.now() + delayOf(s.levels.spans.last(), op.Level)
 	}
 	c := claim{b.Group, origin}
 	for {

@@ -90,20 +90,24 @@ type Result struct {
 //
 // All methods may be called from any goroutine unless they say otherwise.
 type Store struct {
-	o         Options
-	lock      io.Closer
-	log       *log.Log
-	index     *queue.Index
-	keys      *lookup.Index
-	tables    tables
-	topics    topicTable
-	answers   answers // of filters
-	oq        *topic
-	own       ownTopics
-	clean     cleaner
-	bodies    bodies
-	lows      lows
-	waits     waitTopics
+	o       Options
+	lock    io.Closer
+	log     *log.Log
+	index   *queue.Index
+	keys    *lookup.Index
+	tables  tables
+	topics  topicTable
+	answers answers // of filters
+	oq      *topic
+	own     ownTopics
+	clean   cleaner
+	bodies  bodies
+	lows    lows
+	waits   waitTopics
+	levels  struct {
+		spans levelSpans // fixed by Open
+		file  []byte     // as they are in config/; nil when there is none
+	}
 	claims    claims
 	ends      joiner // of topics that are not sync
 	syncEnds  joiner

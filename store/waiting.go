@@ -38,19 +38,13 @@ func isWaitTopic(name string) bool {
 	return name == HalfTopic || name == ScheduleTopic || name == TimerTopic
 }
 
-// levelDelay is the delay of a level in milliseconds; a level above the last one counts as the last one.
-func (s *Store) levelDelay(level int32) int64 {
-	ls := s.o.DelayLevels
-	return ls[min(max(int(level), 1), len(ls))-1].Milliseconds()
-}
-
 // stored is the topic in which m, a message for another one, is stored, with its queue and properties there; nil when m waits for nothing.
 func (s *Store) stored(m *Message, now int64) (t *topic, id int32, props []byte, err error) {
 	switch {
 	case m.Half:
 		t = s.waits.half
 	case m.DelayLevel > 0:
-		t, id = s.waits.schedule, min(m.DelayLevel, int32(len(s.o.DelayLevels)))-1
+		t, id = s.waits.schedule, min(m.DelayLevel, int32(len(s.levels.spans.last())))-1
 	case m.DeliverAt > now:
 		if m.DeliverAt > now+MaxDelay {
 			return nil, 0, nil, &FieldError{"time of delivery in ms from now", m.DeliverAt - now, "at most 3456000000 (40 days)"}
@@ -129,7 +123,7 @@ func (d *dispatcher) waits(v record.View) {
 		}
 		due += h.Time
 	case ScheduleTopic:
-		due = h.Time + s.levelDelay(v.QueueID()+1)
+		due = h.Time + delayOf(s.levels.spans.at(h.Address), v.QueueID()+1)
 	default:
 		if due, kind = number(v, view.PropTimerOut), state.ViewTimer; due < 0 {
 			return // RocketMQ's request to cancel one, or nonsense

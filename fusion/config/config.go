@@ -89,6 +89,7 @@ type Store struct {
 
 	Retention     time.Duration
 	ViewWindow    time.Duration // 0: a quarter of Retention
+	DelayLevels   []string      // durations of levels 1, 2, ...; empty keeps what the directory has
 	DeleteHours   []string      // "0" to "23"
 	CleanInterval time.Duration
 	DeleteBatch   int64 // segments

@@ -311,6 +311,24 @@ func hours(s string) (string, error) {
 	return s + "h", nil
 }
 
+// delayLevels turns delays in RocketMQ's units, s, m, h and d, into ours.
+func delayLevels(s string) (string, error) {
+	var out []string
+	for _, word := range strings.Fields(s) {
+		if n, ok := strings.CutSuffix(word, "d"); ok {
+			days, err := strconv.ParseUint(n, 10, 16)
+			if err != nil {
+				return "", fmt.Errorf("%q is no delay; want a number and s, m, h or d", word)
+			}
+			word = strconv.FormatUint(24*days, 10) + "h"
+		} else if _, err := strconv.ParseUint(strings.TrimRight(word, "smh"), 10, 32); err != nil || len(word)-len(strings.TrimRight(word, "smh")) != 1 {
+			return "", fmt.Errorf("%q is no delay; want a number and s, m, h or d", word)
+		}
+		out = append(out, word)
+	}
+	return strings.Join(out, ","), nil
+}
+
 // percent keeps a share where RocketMQ keeps it. 0 is what a broker says that has its default.
 func percent(low, high int64) func(string) (string, error) {
 	return func(s string) (string, error) {
@@ -347,6 +365,7 @@ var sameMeaning = map[string]same{
 	"flushIntervalCommitLog":          {"store.flush-interval", millis},
 	"flushConsumerOffsetInterval":     {"store.persist-interval", millis},
 	"fileReservedTime":                {"store.retention", hours},
+	"messageDelayLevel":               {"store.delay-levels", delayLevels},
 	"deleteWhen":                      {"store.delete-hours", asIs},
 	"cleanResourceInterval":           {"store.clean-interval", millis},
 	"deleteFileBatchMax":              {"store.delete-batch", asIs},
@@ -380,10 +399,10 @@ var noEquivalent = map[string]string{
 	"transactionCheckInterval": "used by transactions, which this version does not have yet",
 	"transactionCheckMax":      "used by transactions, which this version does not have yet",
 	"rejectTransactionMessage": "used by transactions, which this version does not have yet",
-	"messageDelayLevel":        "used by delayed messages, which this version does not have yet",
-	"timerMaxDelaySec":         "used by delayed messages, which this version does not have yet",
-	"timerPrecisionMs":         "used by delayed messages, which this version does not have yet",
-	"timerWheelEnable":         "used by delayed messages, which this version does not have yet",
+	"timerMaxDelaySec":         "a message may always have a time up to 40 days from now",
+	"timerPrecisionMs":         "messages come at their time, to the millisecond",
+	"timerWheelEnable":         "messages with a time are always taken",
+	"recallMessageEnable":      "messages with a time can always be taken back",
 	"enablePropertyFilter":     "used by SQL filters, which this version does not have yet",
 	"enableCalcFilterBitMap":   "used by SQL filters, which this version does not have yet",
 	"traceTopicEnable":         "used by message traces, which this version does not have yet",

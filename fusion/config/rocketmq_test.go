@@ -25,6 +25,7 @@ transactionTimeOut=3000
 someNewKey=1
 maxMessageSize=1048576
 maxMessageSize=2097152
+messageDelayLevel=1s 5m 2h 30d
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +42,7 @@ maxMessageSize=2097152
 		"broker.cluster": "Prod", "broker.name": "broker-a", "broker.nameservers": "10.0.0.1:9876,10.0.0.2:9876",
 		"advertise-host": "mq.example.com", "broker.addr": ":20911", "broker.auto-create-topics": "false", "store.flush": "sync",
 		"store.flush-interval": "1s", "store.delete-hours": "04", "data": "/srv/mq -data", "broker.max-message-size": "2MiB",
+		"store.delay-levels": "1s,5m,2h,720h",
 	} {
 		for _, k := range l.Settings() {
 			if k.Name == name && k.Text() != want {
@@ -70,6 +72,11 @@ func TestImportRefuses(t *testing.T) {
 		{"replication", "enableControllerMode=true", "no replication"},
 		{"a bad number", "flushIntervalCommitLog=soon", "line 1: flushIntervalCommitLog=soon: want a number of milliseconds"},
 		{"a value out of range", "defaultTopicQueueNums=0", "line 1: defaultTopicQueueNums=0: the least is 1"},
+		{"a level that is none", "messageDelayLevel=1s soon", `messageDelayLevel=1s soon: "soon" is no delay; want a number and s, m, h or d`},
+		{"a level in milliseconds", "messageDelayLevel=1ms", `"1ms" is no delay`},
+		{"a level of no time", "messageDelayLevel=1s 0s", "want a time from 1ms to 960h"},
+		{"a level of half a year", "messageDelayLevel=180d", "want a time from 1ms to 960h"},
+		{"too many levels", "messageDelayLevel=" + strings.Repeat("1s ", 65), "65 of them, at most 64"},
 		{"a bad port", "listenPort=x", "port \"x\""},
 		{"a bad address", "bindAddress=x", "want an address"},
 		{"a binary file", "\x7fELF\x02\x01\x00=1", "line 1: byte 5 is no text"},

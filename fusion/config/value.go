@@ -212,6 +212,7 @@ type listValue struct {
 	p     *[]string
 	check func(string) error
 	desc  string
+	most  int // parts; 0: any number
 }
 
 func (v listValue) String() string { return strings.Join(*v.p, ",") }
@@ -228,6 +229,9 @@ func (v listValue) set(s string) error {
 		}
 		out = append(out, part)
 	}
+	if v.most > 0 && len(out) > v.most {
+		return fmt.Errorf("%d of them, at most %d are possible", len(out), v.most)
+	}
 	*v.p = out
 	return nil
 }
@@ -236,6 +240,14 @@ func (v listValue) set(s string) error {
 func hourOfDay(s string) error {
 	if n, err := strconv.Atoi(s); err != nil || n < 0 || n > 23 || len(s) > 2 {
 		return errors.New("want an hour from 0 to 23")
+	}
+	return nil
+}
+
+// delayLevel accepts the delay of a level.
+func delayLevel(s string) error {
+	if d, err := time.ParseDuration(s); err != nil || d < time.Millisecond || d > 40*24*time.Hour {
+		return errors.New("want a time from 1ms to 960h with its unit, such as 30s or 2h")
 	}
 	return nil
 }

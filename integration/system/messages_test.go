@@ -3,11 +3,14 @@ package system
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 
+	"github.com/fusionmq/fusionmq/integration/internal/raw"
 	"github.com/fusionmq/fusionmq/integration/internal/rmq"
 )
 
@@ -59,5 +62,57 @@ func TestBatch(t *testing.T) {
 	}
 	if len(uniq) != 100 {
 		t.Errorf("%d different ids", len(uniq))
+	}
+}
+
+// Delay levels of the Go client and times by property: each message comes once, not before its time, and what was recalled never.
+func TestDelaysTimesAndRecall(t *testing.T) {
+	s := server(t)
+	topic := rmq.Unique("Delay")
+	createTopic(t, s, topic, 1)
+	send := newProducer(t, s)
+	c := dial(t, s, "broker")
+	a, err := c.Do(raw.CodeSendV2, []byte("recalled"), "a", "P", "b", topic, "c", "TBW102", "d", "4", "e", "0", "f", "0", "g", "1", "h", "0",
+		"i", "TIMER_DELAY_SEC\x014\x02UNIQ_KEY\x01RECALLED\x02TAGS\x01a\x02")
+	if err == nil {
+		err = a.Err()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Do(raw.CodeRecall, nil, "producerGroup", "P", "topic", topic, "recallHandle", raw.Str(a.Header, "recallHandle"))
+	if err == nil {
+		err = r.Err()
+	}
+	if err != nil || raw.Str(r.Header, "msgId") != "RECALLED" {
+		t.Fatalf("recall: %s, %v", r.Header, err)
+	}
+	sent := map[string]time.Time{}
+	level := message(topic, "a", "level 1")
+	level.WithDelayTimeLevel(1)
+	timed := message(topic, "a", "time")
+	timed.WithProperty("TIMER_DELAY_MS", "1500")
+	last := message(topic, "a", "last")
+	last.WithProperty("TIMER_DELIVER_MS", strconv.FormatInt(time.Now().Add(5*time.Second).UnixMilli(), 10))
+	for _, m := range []*primitive.Message{level, timed, last, message(topic, "a", "at once")} {
+		sent[string(m.Body)] = time.Now()
+		send(m)
+	}
+	var l rmq.Log
+	consume(t, s, rmq.Unique("g"), topic, "a", &l)
+	if err := l.Wait(4, within); err != nil {
+		t.Fatal(err)
+	}
+	for body, least := range map[string]time.Duration{"at once": 0, "level 1": time.Second, "time": 1500 * time.Millisecond, "last": 4900 * time.Millisecond} {
+		got := l.Get(body)
+		if len(got) != 1 {
+			t.Fatalf("%q came %d times", body, len(got))
+		}
+		if took := time.UnixMilli(got[0].StoreTimestamp).Sub(sent[body]); took < least-time.Millisecond || took > least+10*time.Second {
+			t.Errorf("%q was delivered after %s, want %s", body, took, least)
+		}
+	}
+	if n := len(l.Get("recalled")); n != 0 {
+		t.Errorf("what was recalled came %d times", n)
 	}
 }

@@ -4,14 +4,13 @@ package broker
 //
 // All sends of one burst become one store.Append: one lock, one write of the log, one write of the answers. Checks are in
 // RocketMQ's order (spec/remoting.md 3.3). Stricter than RocketMQ, as docs/compat.md lists: an empty body is 13 and not a
-// NullPointerException, a topic without write permission is 16, and a message that asks for a delay or a transaction is
-// refused instead of being delivered at once.
+// NullPointerException, and a topic without write permission is 16.
 
 import (
 	"errors"
 	"math/rand/v2"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
 	"github.com/fusionmq/fusionmq/metaq/server"
@@ -65,18 +64,25 @@ func (w *work) checkSend(r *server.Request) error {
 	if err := w.b.checkMessage(s, r.Body); err != nil {
 		return err
 	}
-	props, uniq, err := w.properties(s.Properties, nil)
-	if err != nil {
+	a := &w.asked
+	if err := a.read(s.Properties); err != nil {
 		return err
 	}
+	var at int64
+	if a.waits {
+		if at, err = a.deliverAt(time.Now().UnixMilli()); err != nil {
+			return err
+		}
+	}
+	props := w.properties(s.Properties, nil)
 	q := s.QueueID
 	if q < 0 {
 		q = rand.Int32N(topic.WriteQueues)
 	}
-	w.sends = append(w.sends, sent{req: r, uniq: uniq})
+	w.sends = append(w.sends, sent{req: r, uniq: a.uniq})
 	w.messages = append(w.messages, store.Message{
 		Topic: topic.Name, Ref: ref, Queue: q, Flag: s.Flag, SysFlag: s.SysFlag, BornTime: s.BornTimestamp, BornHost: w.burst.Conn.Remote(),
-		ReconsumeTimes: s.ReconsumeTimes, Body: r.Body, Properties: props,
+		ReconsumeTimes: s.ReconsumeTimes, Body: r.Body, Properties: props, DelayLevel: a.level, DeliverAt: at,
 	})
 	w.pending += len(r.Body) + len(props)
 	return nil
@@ -145,86 +151,41 @@ func (b *Broker) retryGroup(topic string) (g *meta.Group, retry bool, err error)
 }
 
 // properties gives the text to store: what the client sent, without what only the broker may say, and with what its batch
-// has in common and the broker adds. Additions that do not fit any more are left out, so that the client's own text is always stored whole.
-// Both results alias the client's text or the arena of w.
-func (w *work) properties(text string, common []byte) (props []byte, uniq string, err error) {
-	uniq, dirty, err := scanProperties(text)
-	if err != nil {
-		return nil, "", err
-	}
+// has in common and the broker adds. Additions that do not fit any more are left out, so that the client's own text is
+// always stored whole. w.asked is what was read of the text; its uniq is the key that the text gets, if it had none. The result
+// aliases the client's text or the arena of w.
+func (w *work) properties(text string, common []byte) []byte {
 	start := len(w.arena)
-	if dirty {
+	switch a := &w.asked; {
+	case a.level > 0 && a.timer():
+		w.arena = record.AppendWithout(w.arena, stringBytes(text), "CLUSTER", "MSG_REGION", "TRACE_ON", "POP_CK", propDelaySec, propDelayMS, propDeliverMS)
+	case a.dirty:
 		w.arena = record.AppendWithout(w.arena, stringBytes(text), "CLUSTER", "MSG_REGION", "TRACE_ON", "POP_CK")
-	} else {
+	default:
 		w.arena = append(w.arena, text...)
 	}
 	if n := len(w.arena); n > start && w.arena[n-1] != 2 {
 		if n-start == maxProperties {
-			return w.arena[start:], uniq, nil // no room even for the separator; readers do not need the last one
+			return w.arena[start:] // no room even for the separator; readers do not need the last one
 		}
 		w.arena = append(w.arena, 2)
 	}
 	if len(common) > 0 {
 		w.appendMissing(start, common)
 	}
-	if uniq == "" {
+	if w.asked.uniq == "" {
 		if len(w.arena)-start+len("UNIQ_KEY")+2+uniqLen <= maxProperties {
 			w.arena = append(w.arena, "UNIQ_KEY\x01"...)
 			at := len(w.arena)
 			w.arena = w.b.ids.append(w.arena)
-			uniq = bytesString(w.arena[at:])
+			w.asked.uniq = bytesString(w.arena[at:])
 			w.arena = append(w.arena, 2)
 		}
 	}
 	if len(w.arena)-start+len(w.b.added) <= maxProperties {
 		w.arena = append(w.arena, w.b.added...)
 	}
-	return w.arena[start:], uniq, nil
-}
-
-// scanProperties looks through property text for what the broker has to know: the unique key, and properties that make
-// the message something else than an ordinary one. dirty says that the text has entries which the broker replaces.
-func scanProperties(text string) (uniq string, dirty bool, err error) {
-	for text != "" {
-		entry := text
-		if i := strings.IndexByte(text, 2); i >= 0 {
-			entry, text = text[:i], text[i+1:]
-		} else {
-			text = ""
-		}
-		i := strings.IndexByte(entry, 1)
-		if i <= 0 || i == len(entry)-1 {
-			continue
-		}
-		name, value := entry[:i], entry[i+1:]
-		switch name {
-		case "UNIQ_KEY":
-			uniq = value
-		case "CLUSTER", "MSG_REGION", "TRACE_ON", "POP_CK":
-			dirty = true
-		case "DELAY":
-			level, err := strconv.Atoi(value)
-			if err != nil {
-				return "", false, refuse(remoting.RespMessageIllegal, "property DELAY is %q, want a level as a number", clip(value))
-			}
-			if level > 0 {
-				return "", false, unsupported(name, value, "delayed messages are")
-			}
-		case "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS":
-			return "", false, unsupported(name, value, "delayed messages are")
-		case "TRAN_MSG":
-			if strings.EqualFold(value, "true") {
-				return "", false, unsupported(name, value, "transactions are")
-			}
-		}
-	}
-	return uniq, dirty, nil
-}
-
-// unsupported refuses a message whose property asks for what this version cannot do. 13 is the code that clients show to
-// their user at once, with the remark; codes they try again elsewhere (1, 14, 16, 17) would hide it.
-func unsupported(name, value, what string) error {
-	return refuse(remoting.RespMessageIllegal, "property %s is %q: %s not supported by this version", name, clip(value), what)
+	return w.arena[start:]
 }
 
 // append stores the messages in line and answers them.
@@ -294,6 +255,9 @@ func (w *work) answer(s *sent, ms []store.Message, rs []store.Result, t *tally) 
 	e.Int("queueOffset", rs[0].QueueOffset)
 	if s.uniq != "" {
 		e.String("transactionId", s.uniq)
+	}
+	if ms[0].DeliverAt > 0 && s.uniq != "" {
+		w.recallHandle(e, &ms[0], s.uniq)
 	}
 	w.b.sendFields(e)
 	w.burst.End(nil)

@@ -33,10 +33,13 @@ func (w *work) checkBatch(r *server.Request, s *remoting.SendHeader) error {
 	if err := w.b.checkMessage(s, r.Body); err != nil {
 		return err
 	}
-	uniq, _, err := scanProperties(s.Properties)
-	if err != nil {
+	if err := w.asked.read(s.Properties); err != nil {
 		return err
 	}
+	if err := w.asked.ordinary(); err != nil {
+		return err
+	}
+	uniq := w.asked.uniq
 	q := s.QueueID
 	if q < 0 {
 		q = rand.Int32N(topic.WriteQueues)
@@ -56,8 +59,7 @@ func (w *work) checkBatch(r *server.Request, s *remoting.SendHeader) error {
 			err = w.checkMember(n, &in)
 		}
 		if err == nil {
-			m.Flag, m.Body = in.Flag, in.Body
-			m.Properties, _, err = w.properties(in.Properties, common)
+			m.Flag, m.Body, m.Properties = in.Flag, in.Body, w.properties(in.Properties, common)
 		}
 		if err != nil {
 			clear(w.messages[first:])
@@ -74,7 +76,8 @@ func (w *work) checkBatch(r *server.Request, s *remoting.SendHeader) error {
 	return nil
 }
 
-// checkMember refuses what the store would refuse when others of the batch are stored already. n is its place in the batch.
+// checkMember refuses what the store would refuse when others of the batch are stored already, and what would wait for something. n is its
+// place in the batch.
 func (w *work) checkMember(n int, m *remoting.BatchMessage) error {
 	switch {
 	case n == maxBatch:
@@ -86,7 +89,10 @@ func (w *work) checkMember(n int, m *remoting.BatchMessage) error {
 	case strings.IndexByte(m.Properties, 0) >= 0:
 		return refuse(remoting.RespMessageIllegal, "its properties have a zero byte")
 	}
-	return nil
+	if err := w.asked.read(m.Properties); err != nil {
+		return err
+	}
+	return w.asked.ordinary()
 }
 
 // appendMissing adds the entries of common that are not in the text at the end of the arena, which begins at start, while there is room.

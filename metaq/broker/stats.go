@@ -15,6 +15,7 @@ type Stats struct {
 	Put, PutBytes int64 // messages stored and the bytes of their records
 	PutRefused    int64 // sends not stored, a batch counted once
 	Batches       int64 // batches that went to the store; Put counts their messages
+	Recalls       int64 // delayed messages that their producers took back
 	Got, GotBytes int64 // messages handed to pulls
 	PullsFound    int64 // pulls answered with messages
 	PullsMissed   int64 // pulls answered without, or held first
@@ -35,7 +36,7 @@ type Stats struct {
 // counters are the live form of Stats.
 type counters struct {
 	puts, putBytes, refusals, batches, gets, getBytes, hits, misses, stepped atomic.Int64
-	returned, notReturned, dead                                              atomic.Int64
+	returned, notReturned, dead, recalls                                     atomic.Int64
 }
 
 func (c *counters) put(n, bytes int64) {
@@ -57,7 +58,7 @@ func (c *counters) miss() { c.misses.Add(1) }
 func (b *Broker) Stats() Stats {
 	c := &b.stats
 	s := Stats{
-		Put: c.puts.Load(), PutBytes: c.putBytes.Load(), PutRefused: c.refusals.Load(), Batches: c.batches.Load(), Got: c.gets.Load(), GotBytes: c.getBytes.Load(),
+		Put: c.puts.Load(), PutBytes: c.putBytes.Load(), PutRefused: c.refusals.Load(), Batches: c.batches.Load(), Recalls: c.recalls.Load(), Got: c.gets.Load(), GotBytes: c.getBytes.Load(),
 		PullsFound: c.hits.Load(), PullsMissed: c.misses.Load(), SteppedOver: c.stepped.Load(), HeldPulls: b.holds.len(),
 		SentBack: c.returned.Load(), NotReturned: c.notReturned.Load(), DeadLetters: c.dead.Load(),
 	}

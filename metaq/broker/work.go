@@ -14,13 +14,14 @@ type work struct {
 	peer  *peer
 
 	sendHeader remoting.SendHeader
+	asked      asked // by the message that is looked at
 	pullHeader remoting.PullHeader
 	sends      []sent
 	messages   []store.Message
 	results    []store.Result
 	pending    int    // bytes of messages
 	arena      []byte // property text of messages
-	id         []byte // an offset message id
+	id         []byte // an offset message id, or a recall handle
 	pulls      []*server.Request
 	entries    [64]queue.Entry
 }
@@ -135,4 +136,5 @@ var handlers = map[int32]func(*call) error{
 	remoting.ReqGetAllSubscriptionGroupConfig:    allGroups,
 	remoting.ReqGetSubscriptionGroupConfig:       groupConfig,
 	remoting.ReqGetBrokerRuntimeInfo:             runtimeInfo,
+	remoting.ReqRecallMessage:                    recallMessage,
 }

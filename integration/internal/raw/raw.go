@@ -31,6 +31,7 @@ const (
 	CodeCluster      = 106
 	CodeSendV2       = 310
 	CodeSendBatch    = 320
+	CodeRecall       = 370
 	MaxFrame         = 64 << 20
 	answerLimit      = 30 * time.Second
 	readBuffer       = 256 << 10

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fusionmq/fusionmq/store/vfs"
+)
+
+// The delays of the levels in the course of the log are kept with the metadata: so when a message with a level is due is a function of the log
+// and of config/, whatever Options.DelayLevels says later.
+
+// levelSpan is what the delays of levels 1, 2, ... are for messages stored at a position of the log or behind it, up to the next span.
+type levelSpan struct {
+	from   int64
+	delays []time.Duration
+}
+
+// levelSpans are in the order of their positions; the first is from 0.
+type levelSpans []levelSpan
+
+// maxLevelSpans bounds the file: more changes than that between two deletions of segments are a mistake, and the oldest go.
+const maxLevelSpans = 1000
+
+// at are the delays for what is stored at a position.
+func (ls levelSpans) at(position int64) []time.Duration {
+	for _, l := range slices.Backward(ls) {
+		if l.from <= position {
+			return l.delays
+		}
+	}
+	return ls[0].delays
+}
+
+// last are the delays for what is stored now.
+func (ls levelSpans) last() []time.Duration { return ls[len(ls)-1].delays }
+
+// delayOf is the delay of a level in milliseconds; a level above the last one counts as the last one.
+func delayOf(ls []time.Duration, level int32) int64 {
+	return ls[min(max(int(level), 1), len(ls))-1].Milliseconds()
+}
+
+// encode writes the file: a line `from POSITION DELAY DELAY ...` for each span, and a checksum.
+func (ls levelSpans) encode() []byte {
+	var b []byte
+	for _, l := range ls {
+		b = fmt.Appendf(b, "from %d", l.from)
+		for _, d := range l.delays {
+			b = fmt.Appendf(b, " %s", d)
+		}
+		b = append(b, '\n')
+	}
+	return fmt.Appendf(b, "crc32c %08x\n", crc32.Checksum(b, castagnoli))
+}
+
+var errLevels = errors.New("no table of delay levels")
+
+func decodeLevels(b []byte) (ls levelSpans, err error) {
+	const tail = len("crc32c 01234567\n")
+	if len(b) < tail || string(b[len(b)-tail:]) != fmt.Sprintf("crc32c %08x\n", crc32.Checksum(b[:len(b)-tail], castagnoli)) {
+		return nil, errLevels
+	}
+	for line := range bytes.Lines(b[:len(b)-tail]) {
+		words := strings.Fields(string(line))
+		var l levelSpan
+		if len(words) < 3 || words[0] != "from" || len(words)-2 > maxLevels {
+			return nil, errLevels
+		}
+		if n, _ := fmt.Sscanf(words[1], "%d", &l.from); n != 1 || l.from < 0 || len(ls) > 0 && l.from <= ls[len(ls)-1].from {
+			return nil, errLevels
+		}
+		for _, w := range words[2:] {
+			d, err := time.ParseDuration(w)
+			if err != nil || checkLevel(d) != nil {
+				return nil, errLevels
+			}
+			l.delays = append(l.delays, d)
+		}
+		ls = append(ls, l)
+	}
+	if len(ls) == 0 || ls[0].from != 0 {
+		return nil, errLevels
+	}
+	return ls, nil
+}
+
+// loadLevels reads the file. Without one the levels were RocketMQ's from the start.
+func (s *Store) loadLevels() error {
+	s.levels.spans = levelSpans{{0, delayLevels}}
+	name := s.path(configDir, LevelsName)
+	b, err := vfs.ReadFile(s.o.FS, name, 64<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ls, err := decodeLevels(b)
+	if err != nil {
+		s.event(levelError, "delays of the levels are not known, those that are set now count for all messages with a level", "file", name, "err", err)
+		if len(s.o.DelayLevels) > 0 {
+			s.levels.spans[0].delays = s.o.DelayLevels
+		}
+		s.levels.file = b // to be replaced
+		return nil
+	}
+	s.levels.spans, s.levels.file = ls, b
+	return nil
+}
+
+// settleLevels writes the file when the levels are others than before from the end of the log on, before anything is appended there.
+func (s *Store) settleLevels() error {
+	ls, end := slices.Clone(s.levels.spans), s.log.Written()
+	for len(ls) > 1 && ls[1].from <= s.log.Min() { // nothing is left that was stored under the first
+		ls = slices.Delete(ls, 0, 1)
+		ls[0].from = 0
+	}
+	now := s.o.DelayLevels
+	if len(now) == 0 {
+		now = ls.last()
+	}
+	for len(ls) > 0 && ls[len(ls)-1].from >= end { // what was stored under it was lost with the end of the log
+		ls = ls[:len(ls)-1]
+	}
+	if len(ls) == 0 {
+		ls = levelSpans{{0, now}}
+	} else if !slices.Equal(ls.last(), now) {
+		ls = append(ls, levelSpan{end, now})
+	}
+	if len(ls) > maxLevelSpans {
+		ls = slices.Delete(ls, 0, len(ls)-maxLevelSpans)
+		ls[0].from = 0
+	}
+	s.levels.spans = ls
+	b := ls.encode()
+	if bytes.Equal(b, s.levels.file) || s.levels.file == nil && len(ls) == 1 && slices.Equal(now, delayLevels) {
+		return nil
+	}
+	s.levels.file = b
+	return vfs.WriteFile(s.o.FS, s.path(configDir, LevelsName), b, "")
+}
