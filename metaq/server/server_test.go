@@ -92,6 +92,7 @@ func (c *client) send(b []byte) {
 
 func (c *client) read() (*remoting.Header, []byte) {
 	c.t.Helper()
+	_ = c.SetDeadline(time.Now().Add(60 * time.Second)) // of this frame
 	frame, err := remoting.ReadFrame(c.r, nil)
 	if err != nil {
 		c.t.Fatalf("read: %v", err)
