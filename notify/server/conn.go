@@ -34,6 +34,7 @@ type conn struct {
 
 	active       atomic.Int64 // Server.now of the last whole frame
 	finished     atomic.Int64 // Server.now when we had said all; 0: not yet
+	shut         bool         // the sweeper has counted it and shut its socket; it is gone soon after. Of the sweeper
 	partialSince atomic.Int64 // Server.now when a half frame began to wait; 0: none does
 	partial      []byte       // the half frame; of the reading goroutine. Set by keep
 	held         atomic.Int64 // bytes that partial takes

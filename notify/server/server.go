@@ -203,23 +203,16 @@ func (s *Server) sweep() {
 		conns, waiting := s.every(), int64(0)
 		for _, c := range conns {
 			waiting += c.waiting()
+			if c.shut {
+				continue
+			}
 			if f := c.finished.Load(); f != 0 { // closed for a reason already, once
 				if now-f > finishGrace.Milliseconds() {
 					c.sock.Shut()
 				}
 				continue
 			}
-			switch {
-			case now-c.active.Load() > s.o.IdleTimeout.Milliseconds():
-				s.counts.idle.Add(1)
-				c.sock.Shut()
-			case c.partialSince.Load() != 0 && now-c.partialSince.Load() > s.o.PartialTimeout.Milliseconds():
-				s.counts.malformed.Add(1)
-				s.quiet.warn("connection closed: half a frame without the rest", "remote", c.remote)
-				c.sock.Shut()
-			case c.sock.Buffered() > maxInput:
-				s.counts.slow.Add(1)
-				s.quiet.warn("connection closed: it sends faster than is handled", "remote", c.remote)
+			if c.shut = s.overdue(c, now); c.shut {
 				c.sock.Shut()
 			}
 		}
@@ -227,6 +220,23 @@ func (s *Server) sweep() {
 			s.shutLargest(conns, waiting-s.o.MaxInput)
 		}
 	}
+}
+
+// overdue says whether c is to be closed, which it counts.
+func (s *Server) overdue(c *conn, now int64) bool {
+	switch {
+	case now-c.active.Load() > s.o.IdleTimeout.Milliseconds():
+		s.counts.idle.Add(1)
+	case c.partialSince.Load() != 0 && now-c.partialSince.Load() > s.o.PartialTimeout.Milliseconds():
+		s.counts.malformed.Add(1)
+		s.quiet.warn("connection closed: half a frame without the rest", "remote", c.remote)
+	case c.sock.Buffered() > maxInput:
+		s.counts.slow.Add(1)
+		s.quiet.warn("connection closed: it sends faster than is handled", "remote", c.remote)
+	default:
+		return false
+	}
+	return true
 }
 
 // shutLargest closes the connections whose input takes most, until excess bytes of it will be gone. Not the next one that
@@ -248,6 +258,10 @@ func (s *Server) shutLargest(conns []*conn, excess int64) {
 			return
 		}
 		excess -= h.n
+		if h.c.shut { // what it holds goes with it
+			continue
+		}
+		h.c.shut = true
 		s.counts.slow.Add(1)
 		s.quiet.warn("connection closed: it holds the most input while all together hold too much", "remote", h.c.remote, "bytes", h.n, "limit", s.o.MaxInput)
 		h.c.sock.Shut()
