@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fusionmq/fusionmq/store"
+	"github.com/fusionmq/fusionmq/store/log"
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
@@ -216,6 +217,9 @@ func (v *views) finish() {
 		}
 		topic := q.Topic().Name()
 		k := v.queue(topic, q.ID())
+		if first := max(low, k.next); first < high && v.lost(q, first, high) {
+			return
+		}
 		if !k.seen {
 			v.c.find(View, "index", "", -1, fmt.Sprintf("queue %s/%d has offsets %d to %d, the log has no message of it", topic, q.ID(), low, high-1), todoRepair)
 		} else if k.next != high {
@@ -236,6 +240,26 @@ func (v *views) finish() {
 			v.c.find(Note, "config", filepath.Join(v.c.at.Config, meta.OffsetTable), -1, fmt.Sprintf("group %s has committed %d of %s/%d, which ends at %d", o.Group, o.Offset, o.Topic, o.Queue, end), "Nothing: the next start lowers it to the end.")
 		}
 	}
+}
+
+// lost says whether all entries of a queue from one offset to another are of records that are known to be damaged. A store makes them of what can
+// still be read of the record, and readers get an error for it.
+func (v *views) lost(q *queue.Queue, from, to int64) bool {
+	ranges := v.store.Damage().Ranges
+	var es [16]queue.Entry
+	for from < to {
+		n, err := q.Read(from, es[:min(int64(len(es)), to-from)])
+		if err != nil || n == 0 {
+			return false
+		}
+		for _, e := range es[:n] {
+			if !slices.ContainsFunc(ranges, func(r log.Range) bool { return r.From <= e.Address && e.Address < r.To }) {
+				return false
+			}
+		}
+		from += int64(n)
+	}
+	return true
 }
 
 // offsets are the committed offsets as the file has them.
