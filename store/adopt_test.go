@@ -166,13 +166,13 @@ func TestPowerCutsDuringATakeOverLoseAndRepeatNothing(t *testing.T) {
 	}
 	for cut := 1; cut <= max(total, 1); cut += 1 + rng.IntN(3) {
 		var left *vfs.Mem
-		s, err := store.Open(options(all.CrashClone(rng, 1), cut, &left))
+		whole := all.CrashClone(rng, 1)
+		s, err := store.Open(options(whole, cut, &left))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		stop(t, s)
+		found(t, store.Options{Dir: "/s", FS: whole})
 		if left == nil {
 			continue
 		}

@@ -2,7 +2,8 @@ package store_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"regexp"
 	"slices"
 	"sync"
 	"testing"
@@ -13,10 +14,10 @@ import (
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
-// directories are those that running tests will have checked.
+// directories are those that running tests will have checked, and what is to be found in them.
 var directories struct {
 	sync.Mutex
-	of map[directory]bool
+	of map[directory][]string
 }
 
 type directory struct {
@@ -25,7 +26,7 @@ type directory struct {
 	dir string
 }
 
-// checkAtEnd has the directory checked when the test is over, unless a store still has it or damaged is called.
+// checkAtEnd has the directory checked when the test is over.
 func checkAtEnd(t testing.TB, o store.Options) {
 	if _, ok := t.(*testing.B); ok {
 		return
@@ -34,53 +35,67 @@ func checkAtEnd(t testing.TB, o store.Options) {
 	directories.Lock()
 	defer directories.Unlock()
 	if directories.of == nil {
-		directories.of = map[directory]bool{}
+		directories.of = map[directory][]string{}
 	}
 	if _, ok := directories.of[d]; ok {
 		return
 	}
-	directories.of[d] = true
+	directories.of[d] = nil
 	t.Cleanup(func() {
 		directories.Lock()
-		check := directories.of[d]
+		want := directories.of[d]
 		delete(directories.of, d)
 		directories.Unlock()
-		if check && !t.Failed() {
-			checked(t, o)
+		if !t.Failed() {
+			found(t, o, want...)
 		}
 	})
 }
 
-// damaged says that the test leaves the directory damaged on purpose.
-func damaged(t testing.TB, fsys vfs.FS, dir string) {
+// damaged says that the test leaves the directory damaged on purpose, and what the check at its end has to find there: what found takes.
+func damaged(t testing.TB, o store.Options, want ...string) {
+	checkAtEnd(t, o)
 	directories.Lock()
 	defer directories.Unlock()
-	directories.of[directory{t, fsys, dir}] = false
+	directories.of[directory{t, o.FS, o.Dir}] = want
 }
 
-// checked verifies a directory that no store has open: nothing in it may be damaged, and every view has to be what the log says.
-func checked(t testing.TB, o store.Options) {
+// found verifies a directory that no store has open. Each finding has to match one of the regular expressions, from its beginning on, and each of
+// these a finding; with none of them nothing in the directory may be damaged, and every view has to be what the log says.
+func found(t testing.TB, o store.Options, want ...string) {
 	t.Helper()
-	for _, f := range findings(t, o) {
-		t.Errorf("check of %s: %+v", o.Dir, f)
+	matched := make([]bool, len(want))
+	for _, f := range findings(o) {
+		one := false
+		for i, w := range want {
+			if regexp.MustCompile("^(?:" + w + ")").MatchString(f) {
+				matched[i], one = true, true
+			}
+		}
+		if !one {
+			t.Errorf("check of %s: %s", o.Dir, f)
+		}
+	}
+	if i := slices.Index(matched, false); i >= 0 {
+		t.Errorf("check of %s: nothing is found that is like %q", o.Dir, want[i])
 	}
 }
 
-// findings are what a check finds that a stop does not leave; nothing while a store has the directory.
-func findings(t testing.TB, o store.Options) []check.Finding {
-	t.Helper()
+// findings are what a check finds that a stop does not leave, each as `severity area file at position: what`, or why there is no check, such as
+// a store that has the directory.
+func findings(o store.Options) (all []string) {
 	c := check.Options{Dir: o.Dir, FS: o.FS}
 	if o.Exchange != nil {
 		c.Exchange = func() state.Exchange { return newFanout() }
 	}
 	r, err := check.Run(context.Background(), c)
-	var held *vfs.HeldError
-	if errors.As(err, &held) {
-		return nil
-	}
 	if err != nil {
-		t.Errorf("check of %s: %v", o.Dir, err)
-		return nil
+		return []string{"error: " + err.Error()}
 	}
-	return slices.DeleteFunc(r.Findings, func(f check.Finding) bool { return f.Severity == check.Note })
+	for _, f := range r.Findings {
+		if f.Severity != check.Note {
+			all = append(all, fmt.Sprintf("%s %s %s at %d: %s", f.Severity, f.Area, f.File, f.Position, f.What))
+		}
+	}
+	return all
 }

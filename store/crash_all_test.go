@@ -516,6 +516,7 @@ func (c *allOps) sameWithoutViews(s **store.Store) {
 		c.t.Fatalf("close: %v", err)
 	}
 	*s = nil
+	found(c.t, c.options(c.clone))
 }
 
 // drop removes files of a directory.

@@ -270,9 +270,8 @@ func (c *crash) check(n int, keep float64) {
 	if err := s.Close(); err != nil {
 		c.problem("round %d: close: %v", n, err)
 	}
-	o := c.options(c.mem)
-	for _, f := range findings(c.t, o) {
-		c.problem("round %d: check: %+v", n, f)
+	for _, f := range findings(c.options(c.mem)) {
+		c.problem("round %d: check: %s", n, f)
 	}
 }
 

@@ -148,7 +148,9 @@ func TestRetentionOptionsAreChecked(t *testing.T) {
 	for _, r := range []store.Retention{
 		{MaxUsed: 96}, {MaxUsed: 5}, {ForcedAt: 86}, {RefuseAt: 91}, {ForcedAt: 80, RefuseAt: 80}, {Hours: []int{24}}, {Age: -1}, {ViewWindow: -1}, {Interval: -1}, {MostAtOnce: -1},
 	} {
-		_, err := store.Open(store.Options{Dir: "/s", FS: vfs.NewMem(), Retention: r})
+		o := store.Options{Dir: "/s", FS: vfs.NewMem(), Retention: r}
+		_, err := store.Open(o)
+		found(t, o, "error: .* not exist") // nothing was made
 		var f *store.FieldError
 		if !errors.As(err, &f) {
 			t.Errorf("%+v: %v", r, err)

@@ -162,9 +162,8 @@ func TestLaw4WhatIsAnsweredIsOnTheDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, bodies(t, after, "S", 0), want)
-		if err := after.Close(); err != nil {
-			t.Fatal(err)
-		}
+		stop(t, after)
+		found(t, cut)
 	}
 	if n := s.Bounds().Max; n < 3*64<<10 {
 		t.Errorf("the log has %d bytes: too few segments", n)

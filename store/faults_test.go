@@ -48,7 +48,8 @@ func TestChecksumOfZeroIsAChecksum(t *testing.T) {
 		}
 		want := []string{"before", string(body)}
 		if flip {
-			damaged(t, m, "/s")
+			at := fmt.Sprintf(" at %d: ", zero.Address)
+			damaged(t, o, "damage log commitlog/0+"+at+"the log ends here .record: body checksum does not match", "damage log "+at+"the log was closed with its end at ")
 			name := "/s/commitlog/" + fmt.Sprintf("%020d", 0)
 			b, err := vfs.ReadFile(m, name, 1<<20)
 			if err != nil {
@@ -112,11 +113,12 @@ func TestSegmentsEndInFillersOfAllLengths(t *testing.T) {
 // (faults STO-09, STO-10).
 func TestQueuesWhoseIndexIsGoneStayInOrder(t *testing.T) {
 	for _, tc := range []struct {
-		name string
-		harm func(t *testing.T, m *vfs.Mem, first store.Result)
-		want int // messages left
+		name  string
+		harm  func(t *testing.T, m *vfs.Mem, first store.Result)
+		want  int      // messages left
+		found []string // by a check
 	}{
-		{"no index", func(t *testing.T, m *vfs.Mem, _ store.Result) { dropViews(t, m, "/s") }, 1000},
+		{"no index", func(t *testing.T, m *vfs.Mem, _ store.Result) { dropViews(t, m, "/s") }, 1000, nil},
 		{"newest index file is zeros, and the log lost its tail", func(t *testing.T, m *vfs.Mem, _ store.Result) {
 			names, err := m.List("/s/fusionmq/index")
 			if err != nil || len(names) == 0 {
@@ -139,7 +141,7 @@ func TestQueuesWhoseIndexIsGoneStayInOrder(t *testing.T) {
 				}
 			}
 			put(t, m, "/s/commitlog/"+last, make([]byte, 64<<10))
-		}, -1},
+		}, -1, []string{"damage log commitlog/0+65536 at 65536: [0-9]+ bytes are damaged .*, and the log goes on at "}},
 		{"the log lost everything", func(t *testing.T, m *vfs.Mem, first store.Result) {
 			logs, err := m.List("/s/commitlog")
 			if err != nil {
@@ -155,13 +157,13 @@ func TestQueuesWhoseIndexIsGoneStayInOrder(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-		}, 0},
+		}, 0, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := vfs.NewMem()
-			damaged(t, m, "/s")
 			var events []string
 			o := store.Options{FS: m, Dir: "/s", SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Events: loud(&events)}
+			damaged(t, o, tc.found...)
 			s := open(t, o)
 			addTopic(t, s, "A", meta.Async)
 			var first store.Result

@@ -18,10 +18,7 @@ import (
 // joinStore opens a store with a topic T.
 func joinStore(t *testing.T, d meta.Durability, now func() time.Time) *store.Store {
 	t.Helper()
-	s, err := store.Open(store.Options{FS: vfs.NewMem(), Dir: "/s", Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, store.Options{FS: vfs.NewMem(), Dir: "/s", Now: now})
 	addTopic(t, s, "T", d)
 	return s
 }

@@ -343,7 +343,12 @@ func onceWaitingModel(rt *rapid.T) {
 	if err != nil {
 		rt.Fatal(err)
 	}
-	defer func() { _ = s.Close() }()
+	defer func() {
+		_ = s.Close()
+		for _, f := range findings(o) {
+			rt.Errorf("check: %s", f)
+		}
+	}()
 	c := meta.DefaultTopic("T")
 	c.Attributes = map[string]string{meta.OnceAttribute: "true"}
 	if err := s.Topics().Put(c); err != nil {

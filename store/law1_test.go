@@ -31,7 +31,12 @@ func TestLaw1EveryAnswerIsTheSameWithoutViewsAfterRetention(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer func() { _ = s.Close() }()
+				defer func() {
+					if err := s.Close(); err != nil {
+						t.Errorf("close: %v", err)
+					}
+					found(t, c.options(c.mem))
+				}()
 				time.Sleep(5 * time.Second) // nothing falls due any more
 				rng := rand.New(rand.NewPCG(seed, 13))
 				begin := s.Bounds().Max

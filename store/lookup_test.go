@@ -173,13 +173,13 @@ func TestLaw1KeysAreAFunctionOfTheLog(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := vfs.NewMem()
-			if tc.name == "damaged" {
-				damaged(t, m, "/s") // of what no query reads nobody notices
-			}
 			clock := newHandClock(1_700_000_000_000)
 			o := store.Options{
 				FS: m, Dir: "/s", SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Now: clock.now,
 				Retention: store.Retention{Age: time.Hour, ViewWindow: time.Minute},
+			}
+			if tc.name == "damaged" {
+				damaged(t, o, "view keys fusionmq/keys/.*wrong checksum") // of what no query reads nobody notices
 			}
 			var want map[string][]int64
 			ask := func(s *store.Store) map[string][]int64 {

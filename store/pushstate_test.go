@@ -361,7 +361,7 @@ func TestADamagedRecordThatIsOwedDoesNotStopTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	damaged(t, fsys, "/s")
+	damaged(t, o, fmt.Sprintf("damage log commitlog/0+ at %d: .*, and the log goes on at %d", want[1], want[2]))
 	told := newLedger()
 	o.Exchange, o.Observer = newFanout(), told
 	s = open(t, o)

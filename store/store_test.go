@@ -369,5 +369,6 @@ func TestOptionsAreChecked(t *testing.T) {
 		if _, err := store.Open(o); !errors.As(err, &fe) {
 			t.Errorf("Open(%+v) = %v, want a FieldError", o, err)
 		}
+		found(t, o, "error: .*no such file") // nothing was made
 	}
 }

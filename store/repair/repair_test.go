@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,10 +23,29 @@ import (
 	"github.com/fusionmq/fusionmq/store/vfs"
 )
 
-// directory has messages of which a group is owed some.
-func directory(t *testing.T) *vfs.Mem {
+// directory has messages of which a group is owed some. At the end of the test it has to be sound, whatever was done to it; damaged, if there is
+// any, is where its log is damaged for good.
+func directory(t *testing.T, damaged ...int64) *vfs.Mem {
 	t.Helper()
 	m := vfs.NewMem()
+	t.Cleanup(func() {
+		r, err := check.Run(context.Background(), check.Options{Dir: "/s", FS: m, Exchange: fanout.New})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var at []int64
+		for _, f := range r.Findings {
+			if f.Severity == check.Note {
+				continue
+			}
+			if at = append(at, f.Position); f.Severity != check.Damage || f.Area != "log" || !slices.Contains(damaged, f.Position) {
+				t.Errorf("left: %+v", f)
+			}
+		}
+		if len(at) < len(damaged) {
+			t.Errorf("damage is found at %d, want %d", at, damaged)
+		}
+	})
 	s, err := store.Open(store.Options{Dir: "/s", FS: m, SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Exchange: fanout.New()})
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +215,7 @@ func TestAConfigurationThatIsDamagedIsSetAside(t *testing.T) {
 
 // What is beyond repair is said, and nothing is removed that only makes the next start slower.
 func TestDamageInTheLogIsSaidAndLeft(t *testing.T) {
-	m := directory(t)
+	m := directory(t, 4830) // the record that byte 5000 is in
 	write(t, m, "/s/commitlog/00000000000000000000", 5000, make([]byte, 900))
 	before := files(t, m, "/s")
 	r, err := repair.Run(context.Background(), repair.Options{Dir: "/s", FS: m, Exchange: fanout.New})

@@ -3,11 +3,14 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fusionmq/fusionmq/store"
+	"github.com/fusionmq/fusionmq/store/check"
 	"github.com/fusionmq/fusionmq/store/meta"
 )
 
@@ -28,7 +32,8 @@ func TestMain(m *testing.M) {
 //	server NAME [ARGS...]    starts the server of this source tree on free ports; $NAME is its http listener
 //	foreign NAME             starts a listener that answers HTTP but is no FusionMQ; $NAME is its address
 //	silent NAME              starts a listener that never answers; $NAME is its address
-//	directory NAME           makes a data directory with messages, which no server has open
+//	directory NAME [LEFT...] makes a data directory with messages, which no server has open; at the end of the script a check has to find
+//	                         nothing in it, or as much as LEFT says, each a severity and an area
 //	overwrite FILE OFF TEXT  writes text into a file
 func TestScripts(t *testing.T) {
 	bin := buildServer(t)
@@ -40,7 +45,7 @@ func TestScripts(t *testing.T) {
 				listen(ts, args[0], "HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\nhello")
 			},
 			"silent":    func(ts *testscript.TestScript, _ bool, args []string) { listen(ts, args[0], "") },
-			"directory": func(ts *testscript.TestScript, _ bool, args []string) { makeDirectory(ts, args[0]) },
+			"directory": func(ts *testscript.TestScript, _ bool, args []string) { makeDirectory(t, ts, args) },
 			"overwrite": func(ts *testscript.TestScript, _ bool, args []string) {
 				off, err := strconv.ParseInt(args[1], 10, 64)
 				ts.Check(err)
@@ -65,9 +70,24 @@ func buildServer(t *testing.T) string {
 	return bin
 }
 
-// makeDirectory makes a data directory with 500 messages of one topic.
-func makeDirectory(ts *testscript.TestScript, name string) {
-	s, err := store.Open(store.Options{Dir: ts.MkAbs(name), SegmentBytes: 128 << 10, CheckpointBytes: 64 << 10})
+// makeDirectory makes a data directory with 500 messages of one topic, and has it checked at the end of the script.
+func makeDirectory(t *testing.T, ts *testscript.TestScript, args []string) {
+	dir := ts.MkAbs(args[0])
+	ts.Defer(func() {
+		r, err := check.Run(context.Background(), check.Options{Dir: dir})
+		if err != nil {
+			t.Errorf("check of %s: %v", args[0], err)
+			return
+		}
+		var left []string
+		for _, f := range r.Findings {
+			left = append(left, fmt.Sprint(f.Severity, " ", f.Area))
+		}
+		if !slices.Equal(left, args[1:]) {
+			t.Errorf("%s is left with %+v, want %q", args[0], r.Findings, args[1:])
+		}
+	})
+	s, err := store.Open(store.Options{Dir: dir, SegmentBytes: 128 << 10, CheckpointBytes: 64 << 10})
 	ts.Check(err)
 	ts.Check(s.Topics().Put(meta.DefaultTopic("orders")))
 	rs := make([]store.Result, 1)
