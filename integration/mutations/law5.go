@@ -145,12 +145,12 @@ func law5() []mutation {
 		},
 		{
 			law: "5", name: "acknowledgements of a pop are passed over", file: "store/rocketmq/pop.go",
-			old: "c.done |= 1 << i", new: "_ = c",
+			old: "if r.open &= ^s.all; more {", new: "if more {",
 			pkg: inStore, test: "TestWhatAPopConsumerHasNotAcknowledgedComesAgain",
 		},
 		{
 			law: "5", name: "a pop that came again comes once more", file: "store/rocketmq/pop.go",
-			old: "ok && v.QueueOffset() <= last {", new: "ok && v.QueueOffset() < last {",
+			old: "ok && v.QueueOffset() <= last\n", new: "ok && v.QueueOffset() < last\n",
 			pkg: inStore, test: "TestWhatAPopConsumerHasNotAcknowledgedComesAgain",
 		},
 	}

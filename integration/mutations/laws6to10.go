@@ -11,7 +11,7 @@ func laws6To10() []mutation {
 		{
 			law: "7", name: "done messages stay in the window", file: "store/state/window.go",
 			old: "\t\tw.squeeze()\n", new: "",
-			pkg: inState, test: "TestLaw7TheWindowFollowsWhatIsOpen",
+			pkg: inState, test: "TestLaw7TheWindowFollowsWhatIsOpen", small: true,
 		},
 		{
 			law: "7", name: "the dispatcher keeps every head that it is behind", file: "store/dispatch.go",
