@@ -74,6 +74,7 @@ func (a *App) startPull(ctx context.Context) error {
 		Name: c.Broker.Name, Cluster: c.Broker.Cluster,
 		AdvertiseAddr: a.adv.registered(), StoreHost: a.adv.storeHost,
 		MaxBodyBytes:       int(a.maxMessage),
+		NoPropertyFilter:   !c.Broker.PropertyFilter,
 		NoAutoCreateTopics: !c.Broker.AutoCreateTopics, NoAutoCreateGroups: !c.Broker.AutoCreateGroups,
 		DefaultTopicQueues: int32(c.Broker.DefaultQueues),
 		RegisterInterval:   c.Broker.RegisterInterval,

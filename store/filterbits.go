@@ -120,6 +120,9 @@ func (s *Store) PullFilter(topic string, e *filter.Expr) *PullFilter {
 // more, until PullFilter is asked for it again.
 func (f *PullFilter) Use() { f.seen.Store(f.now().UnixMilli()) }
 
+// Stale says that nobody has used the filter for FilterMemory: PullFilter has to be asked for it again, if it is to be answered for new messages.
+func (f *PullFilter) Stale() bool { return f.seen.Load() < f.now().Add(-FilterMemory).UnixMilli() }
+
 // Program is the filter in its compiled form.
 func (f *PullFilter) Program() *filter.Program { return f.program }
 

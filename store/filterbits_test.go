@@ -280,6 +280,9 @@ func TestFiltersThatNobodyUsesAreForgotten(t *testing.T) {
 		if _, read := selectAll(t, s, "T", used); read != 10 {
 			t.Errorf("by the filter that was used %d records were read, want 10", read)
 		}
+		if used.Stale() || !left.Stale() {
+			t.Errorf("stale: %v and %v, want only the other one", used.Stale(), left.Stale())
+		}
 		if got, read := selectAll(t, s, "T", left); read != 100 || len(got) != 5 {
 			t.Errorf("by the other one %d records were read and %d selected, want 100 and 5", read, len(got))
 		}

@@ -54,6 +54,7 @@ type Broker struct {
 	RegisterInterval time.Duration
 	AutoCreateTopics bool
 	AutoCreateGroups bool
+	PropertyFilter   bool
 	DefaultQueues    int64
 	MaxMessageSize   int64 // bytes
 	MaxConnections   int64

@@ -126,7 +126,8 @@ func BenchmarkPull(b *testing.B) {
 	for _, bc := range []struct {
 		size int
 		sub  string
-	}{{128, "*"}, {1024, "*"}, {1024, "TagA"}, {4096, "*"}} {
+		kind string
+	}{{128, "*", ""}, {1024, "*", ""}, {1024, "TagA", ""}, {4096, "*", ""}, {1024, "TAGS = 'TagA'", "SQL92"}} {
 		b.Run(fmt.Sprintf("size=%d/sub=%s", bc.size, bc.sub), func(b *testing.B) {
 			e := start(b, func(_ *Config, o *store.Options) { o.SegmentBytes = 256 << 20 })
 			e.topic("T", 4)
@@ -138,7 +139,7 @@ func BenchmarkPull(b *testing.B) {
 			var enc remoting.Encoder
 			for i := range inFlight {
 				enc.Begin(remoting.Head{Code: remoting.ReqPullMessage, Opaque: int32(i + 1)})
-				f := pullReq{group: "G", topic: "T", queue: i % 4, offset: int64(i * 32), sub: bc.sub}.fields()
+				f := pullReq{group: "G", topic: "T", queue: i % 4, offset: int64(i * 32), sub: bc.sub, kind: bc.kind}.fields()
 				for j := 0; j < len(f); j += 2 {
 					enc.String(f[j], f[j+1])
 				}

@@ -54,6 +54,7 @@ type Broker struct {
 	ids     *uniqueIDs
 	members *membership.Registry
 	holds   *holds
+	sqls    expressions
 	works   sync.Pool // of *work
 	stats   counters
 	traffic traffic

@@ -128,7 +128,7 @@ func checkClientConfig(c *call) error {
 		return err
 	}
 	if s := body.SubscriptionData; s != nil {
-		if _, err := filterOf(s.ExpressionType, s.SubString); err != nil {
+		if err := c.b.checkExpression(s.ExpressionType, s.SubString); err != nil {
 			return err
 		}
 	}

@@ -45,6 +45,8 @@ type Config struct {
 	NoAutoCreateTopics bool
 	// NoAutoCreateGroups refuses consumer groups that were not created before.
 	NoAutoCreateGroups bool
+	// NoPropertyFilter refuses SQL92 subscriptions, as a RocketMQ broker does by default.
+	NoPropertyFilter bool
 	// DefaultTopicQueues is the queue count of TBW102, and so the most an auto-created topic gets. Default 8.
 	DefaultTopicQueues int32
 	// TraceTopic makes RMQ_SYS_TRACE_TOPIC with one queue at start.

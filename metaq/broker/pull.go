@@ -12,7 +12,6 @@ import (
 
 	"github.com/fusionmq/fusionmq/metaq/remoting"
 	"github.com/fusionmq/fusionmq/metaq/server"
-	"github.com/fusionmq/fusionmq/metaq/tagfilter"
 	"github.com/fusionmq/fusionmq/store"
 	"github.com/fusionmq/fusionmq/store/meta"
 	"github.com/fusionmq/fusionmq/store/queue"
@@ -52,7 +51,7 @@ type pull struct {
 	queue  int32
 	offset int64
 	max    int
-	filter *tagfilter.Filter
+	filter selector
 	// registered: filter is of the group's heartbeats, at least of version, and not of the request.
 	registered bool
 	version    int64
@@ -83,6 +82,12 @@ func newBatch() *batch {
 	b := new(batch)
 	b.release = b.done
 	return b
+}
+
+func (b *batch) add(rec []byte, release func()) {
+	b.parts = append(b.parts, rec)
+	b.releases = append(b.releases, release)
+	b.bytes += len(rec)
 }
 
 func (b *batch) done() {
@@ -189,7 +194,7 @@ func (b *Broker) checkPull(h *remoting.PullHeader, raw *remoting.Header) (p pull
 		return p, err
 	}
 	if h.SysFlag&remoting.PullSubscription != 0 {
-		p.filter, err = filterOf(h.ExpressionType, h.Subscription)
+		p.filter, err = b.filterOf(p.topic.Name, h.ExpressionType, h.Subscription)
 	} else {
 		p.registered, p.version = true, h.SubVersion
 		p.filter, err = b.subscription(p.group, p.topic.Name, h.SubVersion)
@@ -217,51 +222,30 @@ func (b *Broker) admit(p *pull, group, topic string) (err error) {
 	return nil
 }
 
-// filterOf compiles the expression of a request.
-func filterOf(kind, expr string) (*tagfilter.Filter, error) {
-	if kind != "" && kind != "TAG" {
-		return nil, noFilter(kind)
-	}
-	if expr == "" || expr == tagfilter.Everything {
-		return tagfilter.All(), nil
-	}
-	f, err := tagfilter.Parse(expr)
-	if err != nil {
-		return nil, refuse(remoting.RespSubscriptionParseFailed, "parse the consumer's subscription failed: %q: %s", clip(expr), err)
-	}
-	return f, nil
-}
-
-// noFilter is the answer to an expression that is not of tags. The text is what clients look for.
-func noFilter(kind string) error {
-	return refuse(remoting.RespSystemError, "The broker does not support consumer to filter message by %s", clip(kind))
-}
-
 // subscription finds the filter that a heartbeat of the group has registered.
-func (b *Broker) subscription(group *meta.Group, topic string, version int64) (*tagfilter.Filter, error) {
+func (b *Broker) subscription(group *meta.Group, topic string, version int64) (selector, error) {
 	g := b.members.Group(group.Name)
 	if g == nil {
-		return nil, refuse(remoting.RespSubscriptionNotExist, "the consumer's group info not exist%s", faq)
+		return selector{}, refuse(remoting.RespSubscriptionNotExist, "the consumer's group info not exist%s", faq)
 	}
 	if g.Model == remoting.Broadcasting && !group.ConsumeBroadcastEnable {
-		return nil, forbid(4, refuse(remoting.RespNoPermission, "the consumer group[%s] can not consume by broadcast way", group.Name))
+		return selector{}, forbid(4, refuse(remoting.RespNoPermission, "the consumer group[%s] can not consume by broadcast way", group.Name))
 	}
 	s := g.Sub(topic)
 	switch {
 	case s == nil:
-		return nil, refuse(remoting.RespSubscriptionNotExist, "the consumer's subscription not exist%s", faq)
+		return selector{}, refuse(remoting.RespSubscriptionNotExist, "the consumer's subscription not exist%s", faq)
 	case int64(s.SubVersion) < version:
-		return nil, refuse(remoting.RespSubscriptionNotLatest, "the consumer's subscription not latest: the broker has version %d, the pull says %d", s.SubVersion, version)
-	case s.Err != nil:
-		return nil, refuse(remoting.RespSubscriptionParseFailed, "parse the consumer's subscription failed: %q: %s", clip(s.SubString), s.Err)
-	case s.Filter == nil:
-		return nil, noFilter(s.ExpressionType)
+		return selector{}, refuse(remoting.RespSubscriptionNotLatest, "the consumer's subscription not latest: the broker has version %d, the pull says %d", s.SubVersion, version)
 	}
-	return s.Filter, nil
+	return b.selectorOf(topic, s)
 }
 
 // look reads the queue of p from offset on. With found, the caller owes the batch its release.
 func (b *Broker) look(p *pull, offset int64, entries []queue.Entry) (res pullResult, err error) {
+	if p.filter.sql != nil {
+		p.filter.sql.Use()
+	}
 	q := b.store.Queue(p.topic.Name, p.queue, false)
 	if q == nil {
 		res.status = noMatchedQueue
@@ -291,6 +275,9 @@ func (b *Broker) look(p *pull, offset int64, entries []queue.Entry) (res pullRes
 
 // take fills res with the messages from offset on that the filter passes, up to the limits of one answer.
 func (b *Broker) take(res *pullResult, q *queue.Queue, p *pull, offset int64, entries []queue.Entry) error {
+	if p.filter.sql != nil {
+		return b.takeSelected(res, q, p, offset)
+	}
 	var got *batch
 	scanned := 0
 	limit := max(b.cfg.MaxScanEntries, p.max)
@@ -309,7 +296,7 @@ scan:
 		for i := range entries[:n] {
 			e := &entries[i]
 			scanned++
-			if !p.filter.Match(e.TagsCode) {
+			if !p.filter.tags.Match(e.TagsCode) {
 				offset++
 				continue
 			}
@@ -331,19 +318,22 @@ scan:
 			if got == nil {
 				got = newBatch()
 			}
-			got.parts = append(got.parts, rec)
-			got.releases = append(got.releases, release)
-			got.bytes += len(rec)
+			got.add(rec, release)
 			offset++
 			if len(got.parts) == p.max {
 				break scan
 			}
 		}
 	}
+	res.finish(offset, got)
+	return nil
+}
+
+// finish says what was taken, nothing when got is nil, and that the client goes on at offset.
+func (res *pullResult) finish(offset int64, got *batch) {
 	res.status, res.next, res.batch = found, offset, got
 	if got == nil {
 		res.status = noMatchedMessage
 	}
 	res.max = max(res.max, offset)
-	return nil
 }

@@ -52,7 +52,6 @@ func TestPullCodes(t *testing.T) {
 		{"a negative queue id", pullReq{queue: -1}, 29, "queueId[-1]", -1, 0, 0, 0},
 		{"a bad group name", pullReq{group: "a b"}, 29, `"a b"`, -1, 0, 0, 0},
 		{"an expression without a tag", pullReq{sub: "||"}, 23, `"||"`, -1, 0, 0, 0},
-		{"an SQL expression", pullReq{sub: "a > 1", kind: "SQL92"}, 1, "The broker does not support consumer to filter message by SQL92", -1, 0, 0, 0},
 		{"an expression of no kind", pullReq{sub: "a", kind: "REGEX"}, 1, "filter message by REGEX", -1, 0, 0, 0},
 	} {
 		for _, code := range []int32{remoting.ReqPullMessage, remoting.ReqLitePullMessage} {
@@ -113,7 +112,7 @@ func TestPullBySubscriptionOfTheHeartbeat(t *testing.T) {
 	}
 	s := sub("T", "A || é", 10)
 	s.CodeSet = []remoting.Long{65, 6214} // what a Go client makes of é: a broker must not trust it
-	c.beat("c1", "G", false, s, remoting.SubscriptionData{Topic: "U", SubString: "x > 1", ExpressionType: "SQL92", SubVersion: 1}, sub("%RETRY%G", "*", 1))
+	c.beat("c1", "G", false, s, remoting.SubscriptionData{Topic: "U", SubString: "x > 1", ExpressionType: "REGEX", SubVersion: 1}, sub("%RETRY%G", "*", 1))
 	for _, tc := range []struct {
 		name string
 		give pullReq
@@ -121,7 +120,7 @@ func TestPullBySubscriptionOfTheHeartbeat(t *testing.T) {
 	}{
 		{"an older version", pullReq{version: 9}, 0}, {"the same version", pullReq{version: 10}, 0}, {"a newer version", pullReq{version: 11}, 25},
 		{"a topic that exists without a subscription", pullReq{topic: "TBW102", version: 1}, 24},
-		{"an SQL subscription", pullReq{topic: "U"}, 1},
+		{"a subscription of no kind", pullReq{topic: "U"}, 1},
 		{"the retry topic", pullReq{topic: "%RETRY%G"}, 19},
 	} {
 		if r := pull(tc.give); r.Code != tc.code {

@@ -15,15 +15,14 @@ import (
 // differences are answers that are meant to differ from RocketMQ 5.3.3's, by request and its code there, each with the
 // code here. docs/compat.md says why.
 var differences = map[string]int32{
-	"raw send, empty body/1":                               remoting.RespMessageIllegal,   // there a NullPointerException
-	"raw send, missing field/1":                            remoting.RespInvalidParameter, // there a NullPointerException
-	"raw send, number not parsable/1":                      remoting.RespInvalidParameter, // there a NumberFormatException
-	"raw code 10 with short names/1":                       remoting.RespSuccess,          // either spelling is read
-	"raw send, topic without write permission/0":           remoting.RespNoPermission,     // there stored
-	"pull unknown topic, bad queue, unknown group (raw)/1": remoting.RespInvalidParameter, // there a NullPointerException
-	"timer message beyond the limit/13":                    remoting.RespSuccess,          // there 3 days, here 40
-	"sql consumer start (46)/0":                            remoting.RespSystemError,      // no SQL92 yet
-	"sql subscription that does not compile (46 -> 23)/23": remoting.RespSystemError,      // no SQL92 yet
+	"raw send, empty body/1":                               remoting.RespMessageIllegal,          // there a NullPointerException
+	"raw send, missing field/1":                            remoting.RespInvalidParameter,        // there a NullPointerException
+	"raw send, number not parsable/1":                      remoting.RespInvalidParameter,        // there a NumberFormatException
+	"raw code 10 with short names/1":                       remoting.RespSuccess,                 // either spelling is read
+	"raw send, topic without write permission/0":           remoting.RespNoPermission,            // there stored
+	"pull unknown topic, bad queue, unknown group (raw)/1": remoting.RespInvalidParameter,        // there a NullPointerException
+	"timer message beyond the limit/13":                    remoting.RespSuccess,                 // there 3 days, here 40
+	"pull SQL92 bad/0":                                     remoting.RespSubscriptionParseFailed, // there all messages, unfiltered
 }
 
 // stateful are requests whose outcome depends on what was stored and who was there before. The recordings leave out

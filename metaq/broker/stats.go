@@ -22,6 +22,8 @@ type Stats struct {
 	SentBack      int64 // messages that consumers gave back, to come again or as dead letters
 	NotReturned   int64 // of groups without retry queues: accepted and dropped, as RocketMQ does
 	DeadLetters   int64 // messages that became dead letters, those among them that a client sent as such
+	SQLLooked     int64 // messages that pulls with an SQL92 filter came to
+	SQLRead       int64 // of them, messages whose properties were read: bits told of the others
 	SteppedOver   int64 // messages that pulls found in a queue and could not read: their bodies have gone, or are damaged
 	Paused        int64 // times that a connection was not read for a while, because its requests were not handled fast enough
 	Accepted      int64 // connections
@@ -37,11 +39,18 @@ type Stats struct {
 type counters struct {
 	puts, putBytes, refusals, batches, gets, getBytes, hits, misses, stepped atomic.Int64
 	returned, notReturned, dead, recalls                                     atomic.Int64
+
+	sqlLooked, sqlRead atomic.Int64
 }
 
 func (c *counters) put(n, bytes int64) {
 	c.puts.Add(n)
 	c.putBytes.Add(bytes)
+}
+
+func (c *counters) selected(looked, read int) {
+	c.sqlLooked.Add(int64(looked))
+	c.sqlRead.Add(int64(read))
 }
 
 func (c *counters) refused(n int64) { c.refusals.Add(n) }
@@ -60,6 +69,7 @@ func (b *Broker) Stats() Stats {
 	s := Stats{
 		Put: c.puts.Load(), PutBytes: c.putBytes.Load(), PutRefused: c.refusals.Load(), Batches: c.batches.Load(), Recalls: c.recalls.Load(), Got: c.gets.Load(), GotBytes: c.getBytes.Load(),
 		PullsFound: c.hits.Load(), PullsMissed: c.misses.Load(), SteppedOver: c.stepped.Load(), HeldPulls: b.holds.len(),
+		SQLLooked: c.sqlLooked.Load(), SQLRead: c.sqlRead.Load(),
 		SentBack: c.returned.Load(), NotReturned: c.notReturned.Load(), DeadLetters: c.dead.Load(),
 	}
 	s.Clients, s.ConsumerGroups, s.ProducerGroups = b.members.Counts()

@@ -44,6 +44,8 @@ type Sub struct {
 	remoting.SubscriptionData
 	Filter *tagfilter.Filter // nil when the expression does not compile or is not a TAG expression
 	Err    error             // why a TAG expression does not compile
+
+	Compiled atomic.Value // what the registry's owner has made of an expression of another type
 }
 
 // Group is what a consumer group is at one moment. It is immutable.

@@ -27,6 +27,7 @@ const (
 	CodeMaxOffset    = 30
 	CodeViewMessage  = 33
 	CodeHeartbeat    = 34
+	CodeCheckClient  = 46
 	CodeRoute        = 105
 	CodeCluster      = 106
 	CodeSendV2       = 310
