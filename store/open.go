@@ -186,6 +186,9 @@ func (s *Store) recover(clean bool) error {
 	if err != nil {
 		return err
 	}
+	if r.Older {
+		s.event(levelWarn, "checkpoint is older than the log, which is read on from there", "position", c.position, "log_end", r.End)
+	}
 	stateFrom := c.position
 	if c.state == nil {
 		if stateFrom, err = s.loadRestated(&restated, stateFrom); err != nil {

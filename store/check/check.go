@@ -200,7 +200,12 @@ func (c *checker) run() error {
 	if err := l.run(); err != nil {
 		return err
 	}
-	if c.report.Clean && position >= 0 && position != c.report.LogEnd {
+	switch {
+	case !c.report.Clean || position < 0 || position == c.report.LogEnd:
+	case position < c.report.LogEnd:
+		c.find(View, "state", c.at.Checkpoint, -1, fmt.Sprintf("is older than the log: it was written when the log was closed with its end at %d, and the log goes on to %d", position, c.report.LogEnd),
+			"Nothing is lost: the log counts. Run `fusionctl store repair`, or start the server, which reads the log on from there. If it was copied here from a backup, leave it out the next time.")
+	default:
 		c.find(Damage, "log", "", c.report.LogEnd, fmt.Sprintf("the log was closed with its end at %d, its last valid record ends at %d", position, c.report.LogEnd), todoRestore)
 	}
 	if v == nil || l.damaged {
@@ -284,7 +289,8 @@ func (c *checker) checkpoint() (int64, error) {
 		return -1, nil
 	}
 	if _, err := state.LoadWith(p.State, nil, state.NewTable(), func([]byte) error { return nil }); err != nil {
-		c.find(View, "state", c.at.Checkpoint, -1, err.Error(), todoRepair)
+		c.find(View, "state", c.at.Checkpoint, -1, "the snapshot of what is owed in it cannot be used, it may be of another version or damaged: "+strings.TrimPrefix(err.Error(), "state: "),
+			"Nothing is lost: the log counts. Run `fusionctl store repair`, or start the server: the snapshot is made again from the log.")
 	}
 	if !p.Clean {
 		return -1, nil

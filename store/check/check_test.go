@@ -377,6 +377,71 @@ func TestLaw1ASnapshotThatDiffersFromTheLogIsFound(t *testing.T) {
 	}
 }
 
+// Law 1: a checkpoint of before, put beside a log that went on, is told for what it is, and a start reads the log on from it.
+func TestLaw1AnOlderCheckpointIsNotBelieved(t *testing.T) {
+	for _, more := range []int{1, 40, 3000} {
+		t.Run(fmt.Sprint(more), func(t *testing.T) {
+			m := directory(t, 60, 300)
+			reopen := func() *store.Store {
+				t.Helper()
+				s, err := store.Open(store.Options{Dir: "/s", FS: m, SegmentBytes: segmentBytes, CheckpointBytes: 64 << 10, Exchange: fanout.New()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			rs := make([]store.Result, 1)
+			send := func(s *store.Store, n int) {
+				t.Helper()
+				for i := range n {
+					if s.Append([]store.Message{{Topic: "A", Body: bytes.Repeat([]byte{'x'}, 300), DelayLevel: int32(i % 5 / 4 * 18)}}, rs); rs[0].Err != nil {
+						t.Fatal(rs[0].Err)
+					}
+					if i%3 == 0 {
+						if _, err := s.Operate([]state.Op{{Kind: state.OpDelete, Topic: "A", First: rs[0].Address, Last: rs[0].Address}}); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+			s := reopen()
+			send(s, 40) // some of it waits
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			old := files(t, m, "/s")["/s/fusionmq/checkpoint"]
+			s = reopen()
+			send(s, more)
+			_, next := s.Queue("A", 0, false).Range()
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			end := run(t, m).LogEnd
+			f, err := m.Create("/s/fusionmq/checkpoint")
+			if err == nil {
+				_, err = f.WriteAt(old, 0)
+			}
+			if err = errors.Join(err, f.Truncate(int64(len(old)))); err != nil {
+				t.Fatal(err)
+			}
+			r := run(t, m)
+			if r.Worst() != check.View || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What, "is older than the log") || r.LogEnd != end {
+				t.Errorf("findings %+v, want that the checkpoint is older than the log", r.Findings)
+			}
+			s = reopen()
+			if _, got := s.Queue("A", 0, false).Range(); got != next || s.Bounds().Max < end {
+				t.Errorf("a start has offsets to %d and a log to %d, want %d and %d", got, s.Bounds().Max, next, end)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if r := run(t, m); r.Err() != nil {
+				t.Errorf("after a start: %+v", r.Findings)
+			}
+		})
+	}
+}
+
 // forge gives a checkpoint the state of another one.
 func forge(c, other []byte) []byte {
 	le := binary.LittleEndian

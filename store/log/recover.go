@@ -131,6 +131,8 @@ type Recovery struct {
 	Aside  []string
 	// Damaged counts bad records that were found below Options.Durable and stepped over; see Log.Damaged.
 	Damaged int
+	// Older says that the position that was to be trusted is older than the log.
+	Older bool
 }
 
 // Limit is the highest position that a record could be at: where the last segment ends.
@@ -144,7 +146,7 @@ func (l *Log) Limit() int64 {
 
 // Recover verifies the records from position from on, which is where one starts or the log ends, calls visit for each,
 // and finds the end of the log: the first position where no valid record is. With trusted set the log is known to end at from,
-// durably, and nothing behind it is looked at or cut. Otherwise everything behind the end is cut durably before Recover returns, so
+// durably, and nothing behind it is cut, unless a valid record begins there: what the caller believes is older than the log then. Otherwise everything behind the end is cut durably before Recover returns, so
 // that bytes of a torn or forgotten record can never be read again, and the rest is synced.
 //
 // A record is valid when its magic number, the sum of its lengths and its body checksum are right and it says that it is
@@ -168,6 +170,13 @@ func (l *Log) Recover(from int64, trusted bool, visit func(v record.View) error)
 	last := 0
 	for last < len(segs)-1 && segs[last+1].base <= from {
 		last++
+	}
+	if trusted {
+		older, err := continues(segs[last], from)
+		if err != nil {
+			return r, err
+		}
+		r.Older, trusted = older, !older
 	}
 	if !trusted {
 		for i := last; i < len(segs); i++ {
@@ -210,6 +219,29 @@ func (l *Log) Recover(from int64, trusted bool, visit func(v record.View) error)
 	l.synced.Store(r.End)
 	l.mu.cur, l.mu.end = cur, r.End
 	return r, nil
+}
+
+// continues tells whether a valid record, or what fills the end of a segment, begins at a position.
+func continues(s *segment, from int64) (yes bool, err error) {
+	if from >= s.base+s.size {
+		return false, nil
+	}
+	w, err := s.acquire()
+	if err != nil {
+		return false, err
+	}
+	defer w.unref()
+	defer vfs.CatchFault(debug.SetPanicOnFault(true), &err)
+	v, err := (&scanner{s: s, v: w, off: from - s.base}).next()
+	switch {
+	case errors.Is(err, record.ErrBlank):
+		return true, nil
+	case errors.Is(err, record.ErrShort), errors.Is(err, record.ErrMagic), errors.Is(err, record.ErrSize):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return v.PhysicalOffset() == from && v.CheckBody() == nil, nil
 }
 
 // reopen makes a segment writable.
