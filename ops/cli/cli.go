@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fusionmq/fusionmq/sdk-go/admin"
 	"github.com/fusionmq/fusionmq/store/check"
@@ -103,7 +105,7 @@ func (a *app) root() *cobra.Command {
 		},
 	}
 	root.SetVersionTemplate("fusionctl {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	addr := a.Getenv("FUSIONMQ_ADDR")
 	if addr == "" {
 		addr = defaultAddr
@@ -116,6 +118,34 @@ func (a *app) root() *cobra.Command {
 	mustComplete(root.RegisterFlagCompletionFunc("addr", cobra.NoFileCompletions))
 	root.AddCommand(a.status(), a.topic(), a.group(), a.retention(), a.storeCommand())
 	return root
+}
+
+// flagError says what a flag wants when its value cannot be read.
+func flagError(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return &usageError{err}
+	}
+	want := "another value"
+	switch bad.GetFlag().Value.Type() {
+	case "int", "int32", "int64":
+		want = "a whole number, which is not too large"
+	case "duration":
+		want = "a duration, as in 30s or 5m"
+	case "bool":
+		want = "true or false"
+	}
+	return usage("--%s is %q; want %s", bad.GetFlag().Name, bad.GetValue(), want)
+}
+
+// notEmpty refuses flags that were given an empty text, which is seldom what was meant: a variable of a script that is not set, say.
+func notEmpty(cmd *cobra.Command, flags map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		if f := cmd.Flags().Lookup(name); f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+			return usage("--%s is %q; want %s, or leave it out", name, f.Value, flags[name])
+		}
+	}
+	return nil
 }
 
 // mustComplete reports a completion for a flag that does not exist: a mistake in this package.
@@ -137,7 +167,7 @@ func (a *app) command(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 && args[0] != "" {
 		return usage("%q is no command of %s; did you mean %q?", args[0], cmd.CommandPath(), near[0])
 	}
 	return usage("%q is no command of %s", args[0], cmd.CommandPath())
@@ -151,6 +181,15 @@ func names(want ...string) cobra.PositionalArgs {
 			return usage("%s is missing", want[len(args)])
 		case len(args) > len(want):
 			return usage("%q is one argument too many", args[len(want)])
+		}
+		for i, what := range want {
+			if strings.TrimSpace(args[i]) == "" {
+				see := ""
+				if p := cmd.Parent(); cmd.Name() != "create" && slices.ContainsFunc(p.Commands(), func(c *cobra.Command) bool { return c.Name() == "list" }) {
+					see = "; `" + p.CommandPath() + " list` shows what there is"
+				}
+				return usage("%s is %q; want one that is not empty%s", what, args[i], see)
+			}
 		}
 		return nil
 	}

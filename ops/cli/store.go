@@ -77,6 +77,10 @@ func (a *app) printReport(r *check.Report) error {
 	fmt.Fprintf(a.Out, "%s: %s directory, last stop %s\n", clean(r.Dir), r.Kind, stop)
 	fmt.Fprintf(a.Out, "log: %s in %s of %s, positions %s to %s\n", one(int(r.Records), "record", "records"), one(r.Segments, "segment", "segments"), size(r.SegmentBytes), count(r.LogBegin), count(r.LogEnd))
 	fmt.Fprintf(a.Out, "queues: %s with %s\n", count(int64(r.Queues)), one(int(r.Entries), "entry", "entries"))
+	if r.Kind == check.Empty {
+		fmt.Fprintln(a.Err, "No store has been in this directory. Name the directory that the server is started with (--data).")
+		return nil
+	}
 	if len(r.Findings) == 0 {
 		fmt.Fprintln(a.Out, "nothing to report")
 		return nil

@@ -102,6 +102,10 @@ func (a *app) topicCreate() *cobra.Command {
 			if cmd.Flags().Changed("queues") && n.Queues < 1 {
 				return usage("--queues is %d; want at least 1, or no --queues for the server's default", n.Queues)
 			}
+			err := notEmpty(cmd, map[string]string{"perm": "r, w or rw", "durability": "memory, async or sync", "until-consumed": "a duration of at most 168h, or true"})
+			if err != nil {
+				return err
+			}
 			c, ctx, cancel, err := a.client(cmd)
 			if err != nil {
 				return err

@@ -68,6 +68,10 @@ func (a *app) topicSet() *cobra.Command {
 			if cmd.Flags().NFlag() == persistentFlags(cmd) {
 				return usage("nothing is to be changed; name at least one of the flags")
 			}
+			err := notEmpty(cmd, map[string]string{"perm": "r, w, rw, or - for neither", "durability": "memory, async, sync or default", "until-consumed": "a duration of at most 168h, true or off"})
+			if err != nil {
+				return err
+			}
 			client, ctx, cancel, err := a.client(cmd)
 			if err != nil {
 				return err

@@ -93,7 +93,7 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 
 // Topic tells about one topic and its queues. An unknown one is an *Error with status 404.
 func (c *Client) Topic(ctx context.Context, name string) (*TopicDetail, error) {
-	return call[TopicDetail](ctx, c, http.MethodGet, "topics/"+url.PathEscape(name), nil, nil)
+	return named[TopicDetail](ctx, c, http.MethodGet, "topic", name, nil)
 }
 
 // CreateTopic creates a topic. One that exists is an *Error with status 409.
@@ -103,7 +103,7 @@ func (c *Client) CreateTopic(ctx context.Context, t NewTopic) (*TopicDetail, err
 
 // ChangeTopic changes a topic and tells what it was and is. An unknown one is an *Error with status 404, one of the system with 403.
 func (c *Client) ChangeTopic(ctx context.Context, name string, t TopicChange) (*TopicChanged, error) {
-	return call[TopicChanged](ctx, c, http.MethodPatch, "topics/"+url.PathEscape(name), nil, t)
+	return named[TopicChanged](ctx, c, http.MethodPatch, "topic", name, t)
 }
 
 // Retention tells when files of the log go, and how that stands.
@@ -118,7 +118,7 @@ func (c *Client) Clean(ctx context.Context) (*CleanResult, error) {
 
 // Group tells about one group. An unknown one is an *Error with status 404.
 func (c *Client) Group(ctx context.Context, name string) (*Group, error) {
-	return call[Group](ctx, c, http.MethodGet, "groups/"+url.PathEscape(name), nil, nil)
+	return named[Group](ctx, c, http.MethodGet, "group", name, nil)
 }
 
 // List says what a list holds. The zero value is everything that users made.
@@ -191,6 +191,15 @@ func pages[T any](l List, fetch func(url.Values) ([]T, string, error)) iter.Seq2
 			q.Set("after", next)
 		}
 	}
+}
+
+// named calls about the one thing of a kind that has a name. What no path can carry, since servers take dots and slashes in it for something
+// else, is the name of nothing.
+func named[T any](ctx context.Context, c *Client, method, kind, name string, in any) (*T, error) {
+	if name == "." || name == ".." || strings.Trim(name, "/") == "" {
+		return nil, &Error{Status: http.StatusNotFound, Title: http.StatusText(http.StatusNotFound), Field: "name", Value: name, Detail: fmt.Sprintf("there is no %s %q", kind, name)}
+	}
+	return call[T](ctx, c, method, kind+"s/"+url.PathEscape(name), nil, in)
 }
 
 // call does one request and reads its answer.
