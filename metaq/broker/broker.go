@@ -17,8 +17,8 @@
 //
 // # Locks
 //
-// creating is held over the durable creation of topics and groups and is taken before the locks of the store. holds.mu and
-// notices guard memory only and are never held over a call into the store or a connection.
+// creating is held over the durable creation of topics and groups and is taken before the locks of the store. holds.mu,
+// locks.mu and notices guard memory only and are never held over a call into the store or a connection.
 package broker
 
 import (
@@ -55,6 +55,7 @@ type Broker struct {
 	members *membership.Registry
 	holds   *holds
 	sqls    expressions
+	locks   locks
 	works   sync.Pool // of *work
 	stats   counters
 	traffic traffic
@@ -195,6 +196,7 @@ func (b *Broker) keepHouse() {
 			return
 		case now := <-scan.C:
 			b.expire(now)
+			b.locks.expire(now)
 		case <-register.C:
 			b.registerAll()
 		case now := <-rates.C:

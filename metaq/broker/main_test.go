@@ -356,3 +356,13 @@ func props(kv ...string) string {
 	}
 	return string(b)
 }
+
+// until waits for something that comes about on other goroutines.
+func (e *env) until(what string, fn func() bool) {
+	e.Helper()
+	for end := time.Now().Add(20 * time.Second); !fn(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			e.Fatalf("not in 20 s: %s", what)
+		}
+	}
+}

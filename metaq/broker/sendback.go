@@ -115,7 +115,7 @@ func (b *Broker) deadSend(s *remoting.SendHeader, topic *meta.Topic, version int
 	if version >= statesAttempts {
 		stated = s.MaxReconsumeTimes
 	}
-	if s.ReconsumeTimes <= mostAttempts(g, stated) {
+	if s.ReconsumeTimes <= mostAttempts(g, stated) && !b.locks.any(time.Now(), g.Name) { // who consumes in order sends only what it gives up
 		return ref, nil, nil
 	}
 	name := meta.DLQPrefix + g.Name

@@ -32,7 +32,7 @@ type Stats struct {
 	Slow          int64 // connections closed because the peer did not read, or sent faster than it was handled
 	Panics        int64 // requests that failed by a mistake in this program, contained
 
-	Connections, HeldPulls, ConsumerGroups, ProducerGroups, Clients int // now; Clients are connections with a heartbeat
+	Connections, HeldPulls, LockedQueues, ConsumerGroups, ProducerGroups, Clients int // now; Clients are connections with a heartbeat
 }
 
 // counters are the live form of Stats.
@@ -69,7 +69,8 @@ func (b *Broker) Stats() Stats {
 	s := Stats{
 		Put: c.puts.Load(), PutBytes: c.putBytes.Load(), PutRefused: c.refusals.Load(), Batches: c.batches.Load(), Recalls: c.recalls.Load(), Got: c.gets.Load(), GotBytes: c.getBytes.Load(),
 		PullsFound: c.hits.Load(), PullsMissed: c.misses.Load(), SteppedOver: c.stepped.Load(), HeldPulls: b.holds.len(),
-		SQLLooked: c.sqlLooked.Load(), SQLRead: c.sqlRead.Load(),
+		LockedQueues: b.locks.len(),
+		SQLLooked:    c.sqlLooked.Load(), SQLRead: c.sqlRead.Load(),
 		SentBack: c.returned.Load(), NotReturned: c.notReturned.Load(), DeadLetters: c.dead.Load(),
 	}
 	s.Clients, s.ConsumerGroups, s.ProducerGroups = b.members.Counts()

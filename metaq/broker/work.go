@@ -126,6 +126,8 @@ var handlers = map[int32]func(*call) error{
 	remoting.ReqUnregisterClient:                 unregisterClient,
 	remoting.ReqConsumerSendMsgBack:              sendBack,
 	remoting.ReqGetConsumerListByGroup:           consumerList,
+	remoting.ReqLockBatchMQ:                      lockQueues,
+	remoting.ReqUnlockBatchMQ:                    unlockQueues,
 	remoting.ReqCheckClientConfig:                checkClientConfig,
 	remoting.ReqGetConsumerConnectionList:        consumerConnections,
 	remoting.ReqGetProducerConnectionList:        producerConnections,
