@@ -79,6 +79,7 @@ func (a *App) startPull(ctx context.Context) error {
 		DefaultTopicQueues: int32(c.Broker.DefaultQueues),
 		RegisterInterval:   c.Broker.RegisterInterval,
 		MaxConns:           int(c.Broker.MaxConnections), IdleTimeout: c.Broker.IdleTimeout,
+		CheckInterval: c.Broker.CheckInterval, MaxChecks: int(c.Broker.MaxChecks), RejectTransactions: !c.Broker.Transactions,
 		Log: a.log,
 	}
 	if a.names != nil {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/fusionmq/fusionmq/store/record"
 	"github.com/fusionmq/fusionmq/store/state"
+	"github.com/fusionmq/fusionmq/store/view"
 )
 
 // Errors of transactions and delays, tested with errors.Is.
@@ -209,29 +211,51 @@ func (s *Store) Halves(aside bool, after state.HalfState, dst []state.HalfState)
 	return s.machine.Halves(aside, after, dst)
 }
 
-// HalfRecord returns the record of an undecided half as its producer is asked about it: with the topic and queue that it is for.
-func (s *Store) HalfRecord(address int64) ([]byte, error) {
+// ReadHalf calls fn with the stored record of an undecided half, which is valid until fn returns. ErrNoHalf when there is none.
+func (s *Store) ReadHalf(address int64, fn func(h *state.HalfState, v record.View) error) error {
 	h := s.Half(address)
 	if h.Outcome != state.Undecided && h.Outcome != state.Aside {
-		return nil, ErrNoHalf
+		return ErrNoHalf
 	}
 	b, release, err := s.body(address, h.Position, h.Size)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer release()
 	v, err := record.Parse(b)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	return fn(&h, v)
+}
+
+// HalfRecord returns the record of an undecided half as its producer is asked about it: with the topic and queue that it is for.
+func (s *Store) HalfRecord(address int64) (b []byte, err error) {
+	err = s.ReadHalf(address, func(_ *state.HalfState, v record.View) error {
+		b, err = AppendHalf(nil, address, v, -1)
+		return err
+	})
+	return b, err
+}
+
+// AppendHalf appends the record v of the half at an address as its producer is asked about it: with the topic and queue that it is for,
+// and, unless it is negative, with the number of the check.
+func AppendHalf(dst []byte, address int64, v record.View, check int32) ([]byte, error) {
 	topic, id, ok := realPlace(v)
 	if !ok {
-		return nil, ErrNotAddress
+		return dst, ErrNotAddress
 	}
-	return v.AppendPatched(nil, &record.Patch{
+	p := record.Patch{
 		Topic: topic, QueueID: id, QueueOffset: v.QueueOffset(), PhysicalOffset: address, SysFlag: v.SysFlag(), StoreTime: v.StoreTime(),
 		ReconsumeTimes: v.ReconsumeTimes(), PreparedOffset: v.PreparedOffset(),
-	}), nil
+	}
+	if check >= 0 {
+		props := record.AppendWithout(make([]byte, 0, len(v.Properties())+len(view.PropCheckTimes)+16), v.Properties(), view.PropCheckTimes)
+		if props = record.AppendProperty(props, view.PropCheckTimes, strconv.Itoa(int(check))); len(props) <= MaxPropertiesBytes {
+			p.Properties = props
+		}
+	}
+	return v.AppendPatched(dst, &p), nil
 }
 
 // HalfCheck says that a half has been asked about, or is to be asked about later without that.

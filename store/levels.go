@@ -145,3 +145,8 @@ func (s *Store) settleLevels() error {
 	s.levels.file = b
 	return vfs.WriteFile(s.o.FS, s.path(configDir, LevelsName), b, "")
 }
+
+// LevelDelay is the delay that a level has now.
+func (s *Store) LevelDelay(level int32) time.Duration {
+	return time.Duration(delayOf(s.levels.spans.last(), level)) * time.Millisecond
+}

@@ -56,6 +56,9 @@ type Broker struct {
 	AutoCreateGroups bool
 	PropertyFilter   bool
 	DefaultQueues    int64
+	CheckInterval    time.Duration // from one check of an undecided transaction to the next
+	MaxChecks        int64
+	Transactions     bool
 	MaxMessageSize   int64 // bytes
 	MaxConnections   int64
 	IdleTimeout      time.Duration

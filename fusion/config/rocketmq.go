@@ -348,6 +348,15 @@ func boolean(s string) (string, error) {
 	return s, nil
 }
 
+// not is for a key of ours that says the opposite.
+func not(s string) (string, error) {
+	s, err := boolean(s)
+	if err != nil {
+		return "", err
+	}
+	return strconv.FormatBool(s != "true"), nil
+}
+
 var sameMeaning = map[string]same{
 	"brokerClusterName":               {"broker.cluster", asIs},
 	"brokerName":                      {"broker.name", asIs},
@@ -366,6 +375,9 @@ var sameMeaning = map[string]same{
 	"flushIntervalCommitLog":          {"store.flush-interval", millis},
 	"flushConsumerOffsetInterval":     {"store.persist-interval", millis},
 	"fileReservedTime":                {"store.retention", hours},
+	"transactionCheckInterval":        {"broker.transaction-check-interval", millis},
+	"transactionCheckMax":             {"broker.transaction-check-max", asIs},
+	"rejectTransactionMessage":        {"broker.transactions", not},
 	"messageDelayLevel":               {"store.delay-levels", delayLevels},
 	"deleteWhen":                      {"store.delete-hours", asIs},
 	"cleanResourceInterval":           {"store.clean-interval", millis},
@@ -396,17 +408,14 @@ func flushType(s string) (string, error) {
 
 // noEquivalent are keys with a reason of their own; all others get a general one.
 var noEquivalent = map[string]string{
-	"transactionTimeOut":       "used by transactions, which this version does not have yet",
-	"transactionCheckInterval": "used by transactions, which this version does not have yet",
-	"transactionCheckMax":      "used by transactions, which this version does not have yet",
-	"rejectTransactionMessage": "used by transactions, which this version does not have yet",
-	"timerMaxDelaySec":         "a message may always have a time up to 40 days from now",
-	"timerPrecisionMs":         "messages come at their time, to the millisecond",
-	"timerWheelEnable":         "messages with a time are always taken",
-	"recallMessageEnable":      "messages with a time can always be taken back",
-	"enableCalcFilterBitMap":   "used by SQL filters, which this version does not have yet",
-	"traceTopicEnable":         "used by message traces, which this version does not have yet",
-	"msgTraceTopicName":        "used by message traces, which this version does not have yet",
+	"transactionTimeOut":     "producers are first asked 6 s after a half message; the message can say another time in its property CHECK_IMMUNITY_TIME_IN_SECONDS",
+	"timerMaxDelaySec":       "a message may always have a time up to 40 days from now",
+	"timerPrecisionMs":       "messages come at their time, to the millisecond",
+	"timerWheelEnable":       "messages with a time are always taken",
+	"recallMessageEnable":    "messages with a time can always be taken back",
+	"enableCalcFilterBitMap": "used by SQL filters, which this version does not have yet",
+	"traceTopicEnable":       "used by message traces, which this version does not have yet",
+	"msgTraceTopicName":      "used by message traces, which this version does not have yet",
 
 	"cleanFileForciblyEnable":        "the disk must not fill up; set store.disk-forced higher instead",
 	"mappedFileSizeConsumeQueue":     "one index serves all queues; it has no files of a fixed size",

@@ -26,6 +26,9 @@ someNewKey=1
 maxMessageSize=1048576
 maxMessageSize=2097152
 messageDelayLevel=1s 5m 2h 30d
+transactionCheckInterval=45000
+transactionCheckMax=20
+rejectTransactionMessage=true
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +45,7 @@ messageDelayLevel=1s 5m 2h 30d
 		"broker.cluster": "Prod", "broker.name": "broker-a", "broker.nameservers": "10.0.0.1:9876,10.0.0.2:9876",
 		"advertise-host": "mq.example.com", "broker.addr": ":20911", "broker.auto-create-topics": "false", "store.flush": "sync",
 		"store.flush-interval": "1s", "store.delete-hours": "04", "data": "/srv/mq -data", "broker.max-message-size": "2MiB",
-		"store.delay-levels": "1s,5m,2h,720h",
+		"store.delay-levels": "1s,5m,2h,720h", "broker.transaction-check-interval": "45s", "broker.transaction-check-max": "20", "broker.transactions": "false",
 	} {
 		for _, k := range l.Settings() {
 			if k.Name == name && k.Text() != want {
@@ -54,7 +57,7 @@ messageDelayLevel=1s 5m 2h 30d
 		}
 	}
 	warned := strings.Join(im.Warnings, "\n")
-	for _, w := range []string{"line 14: transactionTimeOut=3000 has no effect: used by transactions", "line 15: someNewKey=1", "line 16: maxMessageSize is set again in line 17"} {
+	for _, w := range []string{"line 14: transactionTimeOut=3000 has no effect: producers are first asked 6 s after", "line 15: someNewKey=1", "line 16: maxMessageSize is set again in line 17"} {
 		if !strings.Contains(warned, w) {
 			t.Errorf("warnings lack %q:\n%s", w, warned)
 		}

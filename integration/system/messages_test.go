@@ -116,3 +116,77 @@ func TestDelaysTimesAndRecall(t *testing.T) {
 		t.Errorf("what was recalled came %d times", n)
 	}
 }
+
+// decisions is a transaction listener that decides by body: what begins with "later" is undecided until it is asked.
+type decisions struct{ checked rmq.Log }
+
+func outcome(body []byte) primitive.LocalTransactionState {
+	switch {
+	case strings.HasSuffix(string(body), "commit"):
+		return primitive.CommitMessageState
+	case strings.HasSuffix(string(body), "rollback"):
+		return primitive.RollbackMessageState
+	}
+	return primitive.UnkonwnState
+}
+
+func (d *decisions) ExecuteLocalTransaction(m *primitive.Message) primitive.LocalTransactionState {
+	if strings.HasPrefix(string(m.Body), "later") {
+		return primitive.UnkonwnState
+	}
+	return outcome(m.Body)
+}
+
+func (d *decisions) CheckLocalTransaction(m *primitive.MessageExt) primitive.LocalTransactionState {
+	d.checked.Add(string(m.Body), m)
+	return outcome(m.Body)
+}
+
+// Transactions of the Go client: what is committed comes once, at once or when the producer is asked; what is rolled back never; and what was
+// decided is not asked about.
+func TestTransactions(t *testing.T) {
+	s := server(t)
+	topic := rmq.Unique("Tx")
+	createTopic(t, s, topic, 2)
+	d := &decisions{}
+	p, err := rmq.TransactionProducer(s.Addr["nameserver"], d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Shutdown() }()
+	var l rmq.Log
+	consume(t, s, rmq.Unique("g"), topic, "*", &l)
+	for i := range 5 {
+		for _, how := range []string{"now %d commit", "now %d rollback", "later %d commit", "later %d rollback"} {
+			m := message(topic, "a", fmt.Sprintf(how, i))
+			if strings.HasPrefix(how, "later") {
+				m.WithProperty("CHECK_IMMUNITY_TIME_IN_SECONDS", "1")
+			}
+			if _, err := p.SendMessageInTransaction(context.Background(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := l.Wait(10, within); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.checked.Wait(10, within); err != nil {
+		t.Fatal(err)
+	}
+	last := message(topic, "a", "plain")
+	newProducer(t, s)(last)
+	if err := l.Wait(11, within); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		for how, want := range map[string]int{"now %d commit": 1, "now %d rollback": 0, "later %d commit": 1, "later %d rollback": 0} {
+			body := fmt.Sprintf(how, i)
+			if n := len(l.Get(body)); n != want {
+				t.Errorf("%q came %d times, want %d", body, n, want)
+			}
+			if n := len(d.checked.Get(body)); (n > 0) != strings.HasPrefix(how, "later") {
+				t.Errorf("%q was asked about %d times", body, n)
+			}
+		}
+	}
+}

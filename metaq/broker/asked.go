@@ -22,6 +22,7 @@ type asked struct {
 	dirty bool   // there are entries that the broker replaces
 	waits bool   // the message may have to wait: one of the fields below is set
 	half  bool   // TRAN_MSG
+	group string // PGROUP, whose members are asked about a half
 
 	level          int32  // above 0
 	sec, ms, at    string // times as they came
@@ -68,9 +69,9 @@ func (a *asked) read(text string) error {
 		case "TIMER_OUT_MS":
 			a.timerDelivered = true
 		case "TRAN_MSG":
-			if a.half = strings.EqualFold(value, "true"); a.half {
-				return refuse(remoting.RespMessageIllegal, "property %s is %q: transactions are not supported by this version", name, clip(value))
-			}
+			a.half = strings.EqualFold(value, "true")
+		case "PGROUP":
+			a.group = value
 		}
 	}
 	return nil
@@ -81,13 +82,13 @@ func (a *asked) timer() bool { return a.hasSec || a.hasMS || a.hasAt }
 
 // ordinary refuses a message that asks for anything that the messages of a batch cannot have.
 func (a *asked) ordinary() error {
-	if a.level > 0 || a.timer() {
+	if a.level > 0 || a.timer() || a.half {
 		for _, p := range []struct {
 			name string
 			set  bool
-		}{{propDelay, a.level > 0}, {propDelaySec, a.hasSec}, {propDelayMS, a.hasMS}, {propDeliverMS, a.hasAt}} {
+		}{{propDelay, a.level > 0}, {propDelaySec, a.hasSec}, {propDelayMS, a.hasMS}, {propDeliverMS, a.hasAt}, {"TRAN_MSG", a.half}} {
 			if p.set {
-				return refuse(remoting.RespMessageIllegal, "property %s is not supported for batching: send delayed messages one by one", p.name)
+				return refuse(remoting.RespMessageIllegal, "property %s is not supported for batching: send delayed and transactional messages one by one", p.name)
 			}
 		}
 	}

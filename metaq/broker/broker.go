@@ -12,8 +12,8 @@
 //
 // # Goroutines
 //
-// Handlers run on the server's. The broker has two of its own, both started by Start and ended by Stop: one answers held
-// pulls, one keeps house (expiry of members, rebalance notices, registration at name servers, rates).
+// Handlers run on the server's. The broker has three of its own, started by Start and ended by Stop: one answers held
+// pulls, one keeps house (expiry of members, rebalance notices, registration at name servers, rates), one asks about undecided transactions.
 //
 // # Locks
 //
@@ -61,11 +61,12 @@ type Broker struct {
 	traffic traffic
 	rates   rates
 
-	started  time.Time
-	stopping atomic.Bool
-	lastPeer atomic.Uint64
-	peers    sync.Map  // membership.ConnID to *server.Conn, of connections that have sent a heartbeat
-	creating creations // of topics and groups; one of a name at a time
+	started   time.Time
+	stopping  atomic.Bool
+	lastPeer  atomic.Uint64
+	nextAsked atomic.Uint64 // which member of a producer group is asked next
+	peers     sync.Map      // membership.ConnID to *server.Conn, of connections that have sent a heartbeat
+	creating  creations     // of topics and groups; one of a name at a time
 
 	notices struct {
 		sync.Mutex
@@ -122,8 +123,9 @@ func (b *Broker) Start(context.Context) error {
 	b.rates.add(b.sample(b.started))
 	b.registerAll()
 	b.holds.start()
-	b.done.Add(1)
+	b.done.Add(2)
 	go b.keepHouse()
+	go b.checkLoop()
 	return nil
 }
 

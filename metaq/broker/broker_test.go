@@ -86,7 +86,7 @@ func TestUnknownCodesAreNamed(t *testing.T) {
 	c := e.dial()
 	for code, name := range map[int32]string{
 		9999: "9999", -1: "-1", 65546: "65546", 1<<31 - 1: "2147483647", remoting.ReqGetAllDelayOffset: "GET_ALL_DELAY_OFFSET",
-		remoting.ReqEndTransaction: "END_TRANSACTION", remoting.ReqPopMessage: "POP_MESSAGE",
+		remoting.ReqPopMessage: "POP_MESSAGE",
 	} {
 		r := c.call(code, []byte("x"), "topic", "T", "queueId", "0")
 		if r.Code != 3 || !strings.Contains(r.Remark, fmt.Sprintf(" request type %d not supported", code)) || !strings.Contains(r.Remark, name) {

@@ -30,7 +30,7 @@ func TestCompatTableIsTrue(t *testing.T) {
 		listed[int32(n)] = m[2]
 	}
 	served := map[int32]string{}
-	for _, code := range append(slices.Collect(maps.Keys(handlers)), remoting.ReqSendMessage, remoting.ReqSendMessageV2, remoting.ReqSendBatchMessage, remoting.ReqPullMessage, remoting.ReqLitePullMessage) {
+	for _, code := range append(slices.Collect(maps.Keys(handlers)), remoting.ReqSendMessage, remoting.ReqSendMessageV2, remoting.ReqSendBatchMessage, remoting.ReqEndTransaction, remoting.ReqPullMessage, remoting.ReqLitePullMessage) {
 		served[code] = remoting.RequestName(code)
 	}
 	if !maps.Equal(listed, served) {

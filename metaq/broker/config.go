@@ -80,6 +80,14 @@ type Config struct {
 	Registrars       []Registrar
 	RegisterInterval time.Duration
 
+	// CheckInterval is from one check of an undecided transaction to the next, MaxChecks how often its producers are asked before it is moved aside.
+	// Default 30 s and 15. The first check comes 6 s after the half message, or when the message says.
+	CheckInterval time.Duration
+	MaxChecks     int
+	// RejectTransactions refuses half messages.
+	RejectTransactions bool
+	checkTick          time.Duration // how often it is looked what is to be checked. Default 1 s; other values are for tests
+
 	// Log is where the broker writes; default slog.Default().
 	Log *slog.Logger
 }
@@ -106,6 +114,9 @@ func (c Config) withDefaults() Config {
 	number(&c.ScanInterval, 10*time.Second)
 	number(&c.NoticeGap, 200*time.Millisecond)
 	number(&c.RegisterInterval, 30*time.Second)
+	number(&c.CheckInterval, 30*time.Second)
+	number(&c.MaxChecks, 15)
+	number(&c.checkTick, time.Second)
 	if c.ReplayBytes == 0 {
 		c.ReplayBytes = physicalMemory() / 100 * 40
 	}
@@ -157,7 +168,7 @@ func (c *Config) validate() error {
 		{"MaxBodyBytes", int64(c.MaxBodyBytes), 1, store.MaxBodyBytes}, {"MaxTopics", int64(c.MaxTopics), 1, 10_000_000}, {"MaxGroups", int64(c.MaxGroups), 1, 10_000_000},
 		{"DefaultTopicQueues", int64(c.DefaultTopicQueues), 1, meta.MaxQueues}, {"MaxPullMessages", int64(c.MaxPullMessages), 1, 4096},
 		{"MaxPullBytes", int64(c.MaxPullBytes), 1, 8 << 20}, {"MaxScanEntries", int64(c.MaxScanEntries), 1, 1 << 20}, {"MaxHeld", int64(c.MaxHeld), 1, 10_000_000},
-		{"ReplayBytes", c.ReplayBytes, 1, 1 << 62},
+		{"ReplayBytes", c.ReplayBytes, 1, 1 << 62}, {"MaxChecks", int64(c.MaxChecks), 1, 10_000},
 	} {
 		if n.v < n.l || n.v > n.h {
 			return bad(n.field, n.v, fmt.Sprintf("%d to %d", n.l, n.h))
@@ -169,7 +180,7 @@ func (c *Config) validate() error {
 	}{
 		{"MaxHold", c.MaxHold, time.Millisecond, time.Hour}, {"MemberExpiry", c.MemberExpiry, time.Second, 24 * time.Hour},
 		{"ScanInterval", c.ScanInterval, 10 * time.Millisecond, time.Hour}, {"NoticeGap", c.NoticeGap, time.Millisecond, time.Minute},
-		{"RegisterInterval", c.RegisterInterval, time.Second, time.Hour},
+		{"RegisterInterval", c.RegisterInterval, time.Second, time.Hour}, {"CheckInterval", c.CheckInterval, time.Millisecond, 24 * time.Hour},
 	} {
 		if d.v < d.l || d.v > d.h {
 			return bad(d.field, d.v, fmt.Sprintf("%v to %v", d.l, d.h))

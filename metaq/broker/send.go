@@ -74,6 +74,15 @@ func (w *work) checkSend(r *server.Request) error {
 			return err
 		}
 	}
+	half := a.half && (s.ReconsumeTimes == 0 || a.level == 0) // consumers before 4.6.1 send it along when they send a message back
+	if !half {
+		err = checkFlags(s)
+	} else if err = w.checkHalf(); err == nil {
+		a.level, at = 0, 0 // they count from the commit
+	}
+	if err != nil {
+		return err
+	}
 	props := w.properties(s.Properties, nil)
 	q := s.QueueID
 	if q < 0 {
@@ -82,7 +91,7 @@ func (w *work) checkSend(r *server.Request) error {
 	w.sends = append(w.sends, sent{req: r, uniq: a.uniq})
 	w.messages = append(w.messages, store.Message{
 		Topic: topic.Name, Ref: ref, Queue: q, Flag: s.Flag, SysFlag: s.SysFlag, BornTime: s.BornTimestamp, BornHost: w.burst.Conn.Remote(),
-		ReconsumeTimes: s.ReconsumeTimes, Body: r.Body, Properties: props, DelayLevel: a.level, DeliverAt: at,
+		ReconsumeTimes: s.ReconsumeTimes, Body: r.Body, Properties: props, DelayLevel: a.level, DeliverAt: at, Half: half,
 	})
 	w.pending += len(r.Body) + len(props)
 	return nil
@@ -132,9 +141,14 @@ func (b *Broker) checkMessage(s *remoting.SendHeader, body []byte) error {
 	if len(s.Properties) > maxProperties {
 		return refuse(remoting.RespMessageIllegal, "the message properties have %d bytes, the limit is %d bytes", len(s.Properties), maxProperties)
 	}
+	return nil
+}
+
+// checkFlags refuses a message that says to be a half, or rolled back, by its flags alone.
+func checkFlags(s *remoting.SendHeader) error {
 	switch s.SysFlag & txRollback {
 	case txPrepared, txRollback:
-		return refuse(remoting.RespMessageIllegal, "sysFlag %#x marks a transactional message: transactions are not supported by this version", s.SysFlag)
+		return refuse(remoting.RespMessageIllegal, "sysFlag %#x marks a transactional message, and property TRAN_MSG=true is not there", s.SysFlag)
 	}
 	return nil
 }

@@ -39,6 +39,9 @@ func (w *work) checkBatch(r *server.Request, s *remoting.SendHeader) error {
 	if err := w.asked.ordinary(); err != nil {
 		return err
 	}
+	if err := checkFlags(s); err != nil {
+		return err
+	}
 	uniq := w.asked.uniq
 	q := s.QueueID
 	if q < 0 {

@@ -118,7 +118,6 @@ func TestSendRefusals(t *testing.T) {
 		{"a body over the limit", message{topic: "T", body: x("b", 1001)}, 13, "1001 bytes, the limit is 1000"},
 		{"properties over the limit", message{topic: "T", props: x("p", 32768)}, 13, "32768 bytes, the limit is 32767"},
 		{"many bytes in fewer characters", message{topic: "T", props: props("a", x("中", 10923))}, 13, "the limit is 32767"},
-		{"a half message", message{topic: "T", props: props("TRAN_MSG", "true")}, 13, `TRAN_MSG is "true"`},
 		{"prepared by its flag", message{topic: "T", extra: []string{"sysFlag", "4"}}, 13, "sysFlag 0x4"},
 		{"rolled back by its flag", message{topic: "T", extra: []string{"sysFlag", "12"}}, 13, "sysFlag 0xc"},
 		{"a retry topic without a group", message{topic: "%RETRY%Nobody"}, 26, "Nobody"},

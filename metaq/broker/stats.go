@@ -12,25 +12,29 @@ import (
 
 // Stats are counters of a broker. All but the last line count since it started.
 type Stats struct {
-	Put, PutBytes int64 // messages stored and the bytes of their records
-	PutRefused    int64 // sends not stored, a batch counted once
-	Batches       int64 // batches that went to the store; Put counts their messages
-	Recalls       int64 // delayed messages that their producers took back
-	Got, GotBytes int64 // messages handed to pulls
-	PullsFound    int64 // pulls answered with messages
-	PullsMissed   int64 // pulls answered without, or held first
-	SentBack      int64 // messages that consumers gave back, to come again or as dead letters
-	NotReturned   int64 // of groups without retry queues: accepted and dropped, as RocketMQ does
-	DeadLetters   int64 // messages that became dead letters, those among them that a client sent as such
-	SQLLooked     int64 // messages that pulls with an SQL92 filter came to
-	SQLRead       int64 // of them, messages whose properties were read: bits told of the others
-	SteppedOver   int64 // messages that pulls found in a queue and could not read: their bodies have gone, or are damaged
-	Paused        int64 // times that a connection was not read for a while, because its requests were not handled fast enough
-	Accepted      int64 // connections
-	Refused       int64 // connections closed at once, because there were too many
-	Malformed     int64 // connections closed for a broken frame or another protocol
-	Slow          int64 // connections closed because the peer did not read, or sent faster than it was handled
-	Panics        int64 // requests that failed by a mistake in this program, contained
+	Put, PutBytes      int64 // messages stored and the bytes of their records
+	PutRefused         int64 // sends not stored, a batch counted once
+	Batches            int64 // batches that went to the store; Put counts their messages
+	Recalls            int64 // delayed messages that their producers took back
+	Commits, Rollbacks int64 // transactions whose producers said so, repeats included
+	EndsRefused        int64 // ends of transactions that were answered with an error
+	Checks             int64 // questions to producers how a transaction ended
+	Aside              int64 // transactions that were moved aside, because nobody said
+	Got, GotBytes      int64 // messages handed to pulls
+	PullsFound         int64 // pulls answered with messages
+	PullsMissed        int64 // pulls answered without, or held first
+	SentBack           int64 // messages that consumers gave back, to come again or as dead letters
+	NotReturned        int64 // of groups without retry queues: accepted and dropped, as RocketMQ does
+	DeadLetters        int64 // messages that became dead letters, those among them that a client sent as such
+	SQLLooked          int64 // messages that pulls with an SQL92 filter came to
+	SQLRead            int64 // of them, messages whose properties were read: bits told of the others
+	SteppedOver        int64 // messages that pulls found in a queue and could not read: their bodies have gone, or are damaged
+	Paused             int64 // times that a connection was not read for a while, because its requests were not handled fast enough
+	Accepted           int64 // connections
+	Refused            int64 // connections closed at once, because there were too many
+	Malformed          int64 // connections closed for a broken frame or another protocol
+	Slow               int64 // connections closed because the peer did not read, or sent faster than it was handled
+	Panics             int64 // requests that failed by a mistake in this program, contained
 
 	Connections, HeldPulls, LockedQueues, ConsumerGroups, ProducerGroups, Clients int // now; Clients are connections with a heartbeat
 }
@@ -39,6 +43,7 @@ type Stats struct {
 type counters struct {
 	puts, putBytes, refusals, batches, gets, getBytes, hits, misses, stepped atomic.Int64
 	returned, notReturned, dead, recalls                                     atomic.Int64
+	commits, rollbacks, endsRefused, checks, aside                           atomic.Int64
 
 	sqlLooked, sqlRead atomic.Int64
 }
@@ -69,6 +74,7 @@ func (b *Broker) Stats() Stats {
 	s := Stats{
 		Put: c.puts.Load(), PutBytes: c.putBytes.Load(), PutRefused: c.refusals.Load(), Batches: c.batches.Load(), Recalls: c.recalls.Load(), Got: c.gets.Load(), GotBytes: c.getBytes.Load(),
 		PullsFound: c.hits.Load(), PullsMissed: c.misses.Load(), SteppedOver: c.stepped.Load(), HeldPulls: b.holds.len(),
+		Commits: c.commits.Load(), Rollbacks: c.rollbacks.Load(), EndsRefused: c.endsRefused.Load(), Checks: c.checks.Load(), Aside: c.aside.Load(),
 		LockedQueues: b.locks.len(),
 		SQLLooked:    c.sqlLooked.Load(), SQLRead: c.sqlRead.Load(),
 		SentBack: c.returned.Load(), NotReturned: c.notReturned.Load(), DeadLetters: c.dead.Load(),

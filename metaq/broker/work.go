@@ -22,6 +22,8 @@ type work struct {
 	pending    int    // bytes of messages
 	arena      []byte // property text of messages
 	id         []byte // an offset message id, or a recall handle
+	ends       []store.HalfEnd
+	endings    []*server.Request // of ends
 	pulls      []*server.Request
 	entries    [64]queue.Entry
 }
@@ -29,7 +31,7 @@ type work struct {
 // What may go back to the pool: the arena in bytes, and messages in line.
 const keepArena, keepMessages = 1 << 20, 4096
 
-// serve handles a burst: sends gather and are stored together, pulls are answered last so that they see what the burst
+// serve handles a burst: sends gather and are stored together, ends of transactions likewise, pulls are answered last so that they see what the burst
 // stored, and anything else takes effect after the sends before it.
 func (b *Broker) serve(burst *server.Burst) {
 	w := b.works.Get().(*work)
@@ -42,8 +44,12 @@ func (b *Broker) serve(burst *server.Burst) {
 			continue
 		case remoting.ReqPullMessage, remoting.ReqLitePullMessage:
 			w.pulls = append(w.pulls, r)
+		case remoting.ReqEndTransaction:
+			w.append()
+			w.end(r)
 		default:
 			w.append()
+			w.endAll()
 			w.other(r)
 		}
 		if !burst.Continue() && burst.Cut() { // one that is gone may have stored its offsets as the last thing it did
@@ -51,6 +57,7 @@ func (b *Broker) serve(burst *server.Burst) {
 		}
 	}
 	w.append()
+	w.endAll()
 	for _, r := range w.pulls {
 		if !burst.Continue() {
 			break

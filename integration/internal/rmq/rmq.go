@@ -54,6 +54,21 @@ func NewConsumer(nameServer, group string, options ...consumer.Option) (rocketmq
 	}, options...)...)
 }
 
+// TransactionProducer starts a producer of transactions of its own group, whose outcomes l says. The caller shuts it down.
+func TransactionProducer(nameServer string, l primitive.TransactionListener) (rocketmq.TransactionProducer, error) {
+	quiet()
+	p, err := rocketmq.NewTransactionProducer(l,
+		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{nameServer})),
+		producer.WithGroupName(Unique("TP")),
+		producer.WithInstanceName(Unique("tp")),
+		producer.WithSendMsgTimeout(10*time.Second),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Start()
+}
+
 // Consumer starts a clustering push consumer that reads topic from the first message on and calls handle with every message;
 // an error of handle leaves the message to be consumed again. The caller shuts it down.
 func Consumer(nameServer, group, topic, tags string, handle func(*primitive.MessageExt) error, options ...consumer.Option) (rocketmq.PushConsumer, error) {
