@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"net/url"
 	"slices"
@@ -227,6 +228,41 @@ func ask[T any](a *app, fetch func(ctx context.Context, c *admin.Client, args []
 			return a.printJSON(v)
 		}
 		return print(v)
+	}
+}
+
+// gather is all that a list has: empty and not nil when that is nothing.
+func gather[T any](list iter.Seq2[T, error]) ([]T, error) {
+	all := []T{}
+	for v, err := range list {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// complete offers the names of what the broker lists for the first argument of a command.
+func complete[T any](a *app, list func(*admin.Client, context.Context, admin.List) iter.Seq2[T, error], name func(T) string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		c, ctx, cancel, err := a.client(cmd)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		defer cancel()
+		all, err := gather(list(c, ctx, admin.List{Prefix: prefix}))
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var out []string
+		for _, v := range all {
+			out = append(out, name(v))
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -22,35 +22,24 @@ func (a *app) groupList() *cobra.Command {
 		Short:             "List the groups of both front ends in order of their names",
 		Args:              names(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, ctx, cancel, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			groups := []admin.Group{}
-			for g, err := range c.Groups(ctx, l) {
-				if err != nil {
-					return err
-				}
-				groups = append(groups, g)
-			}
-			if a.output == "json" {
-				return a.printJSON(groups)
-			}
-			if len(groups) == 0 {
-				fmt.Fprintln(a.Err, "There are no groups. A group appears when its first consumer connects.")
-				return nil
-			}
-			t := newTable("GROUP", "MODE", "MEMBERS ", "LAG ", "TOPICS")
-			for _, g := range groups {
-				t.add(clean(g.Name), clean(g.Mode), count(int64(len(g.Members))), count(g.Lag), topicsOf(g))
-			}
-			return t.write(a.Out)
-		},
+		RunE: ask(a, func(ctx context.Context, c *admin.Client, _ []string) ([]admin.Group, error) {
+			return gather(c.Groups(ctx, l))
+		}, a.printGroups),
 	}
 	listFlags(cmd, &l)
 	return cmd
+}
+
+func (a *app) printGroups(groups []admin.Group) error {
+	if len(groups) == 0 {
+		fmt.Fprintln(a.Err, "There are no groups. A group appears when its first consumer connects.")
+		return nil
+	}
+	t := newTable("GROUP", "MODE", "MEMBERS ", "LAG ", "TOPICS")
+	for _, g := range groups {
+		t.add(clean(g.Name), clean(g.Mode), count(int64(len(g.Members))), count(g.Lag), topicsOf(g))
+	}
+	return t.write(a.Out)
 }
 
 // topicsOf names the first topics of a group.
@@ -72,7 +61,7 @@ func (a *app) groupShow() *cobra.Command {
 		Use:               "show NAME",
 		Short:             "Show one group with its topics and members",
 		Args:              names("the group's NAME"),
-		ValidArgsFunction: a.completeGroup,
+		ValidArgsFunction: a.completeGroup(),
 		RunE: ask(a, func(ctx context.Context, c *admin.Client, args []string) (*admin.Group, error) {
 			return c.Group(ctx, args[0])
 		}, a.printGroup),
@@ -139,21 +128,6 @@ func (a *app) printExpiries(all []admin.Expiry) error {
 }
 
 // completeGroup offers the groups of the broker.
-func (a *app) completeGroup(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c, ctx, cancel, err := a.client(cmd)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	defer cancel()
-	var out []string
-	for g, err := range c.Groups(ctx, admin.List{Prefix: prefix}) {
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		out = append(out, g.Name)
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+func (a *app) completeGroup() cobra.CompletionFunc {
+	return complete(a, (*admin.Client).Groups, func(g admin.Group) string { return g.Name })
 }

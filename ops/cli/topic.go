@@ -21,35 +21,24 @@ func (a *app) topicList() *cobra.Command {
 		Short:             "List topics in order of their names",
 		Args:              names(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, ctx, cancel, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			topics := []admin.Topic{}
-			for t, err := range c.Topics(ctx, l) {
-				if err != nil {
-					return err
-				}
-				topics = append(topics, t)
-			}
-			if a.output == "json" {
-				return a.printJSON(topics)
-			}
-			if len(topics) == 0 {
-				fmt.Fprintln(a.Err, "There are no topics. Create one with `fusionctl topic create NAME`.")
-				return nil
-			}
-			t := newTable("TOPIC", "QUEUES ", "PERM", "DURABILITY", "MESSAGES ")
-			for _, x := range topics {
-				t.add(clean(x.Name), queues(x), clean(x.Perm), clean(x.Durability), count(x.Messages))
-			}
-			return t.write(a.Out)
-		},
+		RunE: ask(a, func(ctx context.Context, c *admin.Client, _ []string) ([]admin.Topic, error) {
+			return gather(c.Topics(ctx, l))
+		}, a.printTopics),
 	}
 	listFlags(cmd, &l)
 	return cmd
+}
+
+func (a *app) printTopics(topics []admin.Topic) error {
+	if len(topics) == 0 {
+		fmt.Fprintln(a.Err, "There are no topics. Create one with `fusionctl topic create NAME`.")
+		return nil
+	}
+	t := newTable("TOPIC", "QUEUES ", "PERM", "DURABILITY", "MESSAGES ")
+	for _, x := range topics {
+		t.add(clean(x.Name), queues(x), clean(x.Perm), clean(x.Durability), count(x.Messages))
+	}
+	return t.write(a.Out)
 }
 
 // listFlags adds the flags that every list has.
@@ -71,7 +60,7 @@ func (a *app) topicShow() *cobra.Command {
 		Use:               "show NAME",
 		Short:             "Show one topic with its queues",
 		Args:              names("the topic's NAME"),
-		ValidArgsFunction: a.completeTopic,
+		ValidArgsFunction: a.completeTopic(),
 		RunE: ask(a, func(ctx context.Context, c *admin.Client, args []string) (*admin.TopicDetail, error) {
 			return c.Topic(ctx, args[0])
 		}, a.printTopic),
@@ -135,21 +124,6 @@ func (a *app) topicCreate() *cobra.Command {
 }
 
 // completeTopic offers the topics of the broker.
-func (a *app) completeTopic(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c, ctx, cancel, err := a.client(cmd)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	defer cancel()
-	var out []string
-	for t, err := range c.Topics(ctx, admin.List{Prefix: prefix}) {
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		out = append(out, t.Name)
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+func (a *app) completeTopic() cobra.CompletionFunc {
+	return complete(a, (*admin.Client).Topics, func(t admin.Topic) string { return t.Name })
 }

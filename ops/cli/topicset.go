@@ -27,7 +27,7 @@ func (a *app) topicSet() *cobra.Command {
 			"  fusionctl topic set orders --perm r --until-consumed 36h\n" +
 			"  fusionctl topic set orders --attribute message.type=NORMAL --attribute reserve.time=",
 		Args:              names("the topic's NAME"),
-		ValidArgsFunction: a.completeTopic,
+		ValidArgsFunction: a.completeTopic(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var c admin.TopicChange
 			given := cmd.Flags().Changed
