@@ -1,10 +1,6 @@
 package vfs
 
-import (
-	"io"
-	"path/filepath"
-	"strings"
-)
+import "io"
 
 // Guard keeps everybody from taking the process lock on name, without changing anything, until the closer is closed. A lock that is
 // held gives *HeldError. A file system that knows no such lock, and a lock file that was never made, are guarded by nothing.
@@ -18,16 +14,11 @@ func Guard(fsys FS, name string) (io.Closer, error) {
 }
 
 func (m *Mem) guard(name string) (io.Closer, error) {
-	name = filepath.Clean(name)
-	m.mu.Lock()
-	held := m.locks[name]
-	m.locks[name] = true
-	m.mu.Unlock()
-	if held {
-		b, _ := ReadFile(m, name, 1<<20) // a holder that is not known is shown as such
-		return nil, &HeldError{Name: name, Holder: strings.TrimSpace(string(b))}
+	l, err := m.hold(name)
+	if err != nil {
+		return nil, err
 	}
-	return &memLock{m, name}, nil
+	return l, nil
 }
 
 func (x *intercepted) guard(name string) (io.Closer, error) { return Guard(x.fs, name) }

@@ -337,6 +337,23 @@ func (m *Mem) SyncDir(dir string) error {
 
 // Lock implements FS.
 func (m *Mem) Lock(name string, holder []byte) (io.Closer, error) {
+	l, err := m.hold(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := m.Create(l.name)
+	if err == nil {
+		_, err = f.WriteAt(holder, 0)
+	}
+	if err != nil {
+		_ = l.Close() // it was taken just now, and err is what matters
+		return nil, err
+	}
+	return l, nil
+}
+
+// hold takes a lock and touches no file.
+func (m *Mem) hold(name string) (*memLock, error) {
 	name = filepath.Clean(name)
 	m.mu.Lock()
 	held := m.locks[name]
@@ -346,16 +363,7 @@ func (m *Mem) Lock(name string, holder []byte) (io.Closer, error) {
 		b, _ := ReadFile(m, name, 1<<20) // a holder that is not known is shown as such
 		return nil, &HeldError{Name: name, Holder: strings.TrimSpace(string(b))}
 	}
-	f, err := m.Create(name)
-	if err == nil {
-		_, err = f.WriteAt(holder, 0)
-	}
-	l := &memLock{m, name}
-	if err != nil {
-		_ = l.Close() // it was taken just now, and err is what matters
-		return nil, err
-	}
-	return l, nil
+	return &memLock{m, name}, nil
 }
 
 type memLock struct {
