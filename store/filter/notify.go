@@ -292,18 +292,7 @@ func (p *parser) notifyOperand() (node, *SyntaxError) {
 	case t.kind == tokName:
 		return p.notifyField(t)
 	case t.is(tokSign, "("):
-		if err := p.enter(t.at); err != nil {
-			return nil, err
-		}
-		defer p.leave()
-		if err := p.advance(); err != nil {
-			return nil, err
-		}
-		n, err := p.notifyOr()
-		if err != nil {
-			return nil, err
-		}
-		return n, p.expect(tokSign, ")")
+		return p.bracketed(t.at, p.notifyOr)
 	}
 	return nil, p.unexpected("a field, a value or an opening bracket")
 }

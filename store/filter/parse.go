@@ -162,6 +162,22 @@ func (p *parser) enter(at int) *SyntaxError {
 
 func (p *parser) leave() { p.depth-- }
 
+// bracketed reads an opening bracket, which is at at and the present token, what inner takes, and the closing one.
+func (p *parser) bracketed(at int, inner func() (node, *SyntaxError)) (node, *SyntaxError) {
+	if err := p.enter(at); err != nil {
+		return nil, err
+	}
+	defer p.leave()
+	if err := p.advance(); err != nil {
+		return nil, err
+	}
+	n, err := inner()
+	if err != nil {
+		return nil, err
+	}
+	return n, p.expect(tokSign, ")")
+}
+
 // condition checks that a node can be true or false. A field or literal that is used as one counts as a term.
 func (p *parser) condition(n node, at int) (node, *SyntaxError) {
 	switch {

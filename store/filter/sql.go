@@ -229,18 +229,7 @@ func (p *parser) sqlPrimary() (node, *SyntaxError) {
 		}
 		return &property{t.text}, p.advance()
 	case t.is(tokSign, "("):
-		if err := p.enter(t.at); err != nil {
-			return nil, err
-		}
-		defer p.leave()
-		if err := p.advance(); err != nil {
-			return nil, err
-		}
-		n, err := p.sqlOr()
-		if err != nil {
-			return nil, err
-		}
-		return n, p.expect(tokSign, ")")
+		return p.bracketed(t.at, p.sqlOr)
 	}
 	return nil, p.unexpected("a property name, a value or an opening bracket")
 }
