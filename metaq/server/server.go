@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -339,32 +337,11 @@ func (s *Server) sweepLoop() {
 			waiting += c.waiting()
 		}
 		if waiting > s.cfg.MaxInput {
-			closeLargest(conns, waiting-s.cfg.MaxInput)
+			socket.Largest(conns, waiting-s.cfg.MaxInput, (*Conn).waiting, func(c *Conn, bytes int64) {
+				c.slow(fmt.Errorf("%w: %d of its bytes wait", ErrFlood, bytes))
+			})
 		}
 		clear(conns) // do not keep a closed one until the next tick
-	}
-}
-
-// closeLargest closes the connections with the most input that waits until excess bytes of it are gone. Not the next one that
-// sends: whoever took the memory shall pay for it.
-func closeLargest(conns []*Conn, excess int64) {
-	type holder struct {
-		c *Conn
-		n int64
-	}
-	var all []holder
-	for _, c := range conns {
-		if n := c.waiting(); n > 0 {
-			all = append(all, holder{c, n})
-		}
-	}
-	slices.SortFunc(all, func(a, b holder) int { return cmp.Compare(b.n, a.n) })
-	for _, h := range all {
-		if excess <= 0 {
-			return
-		}
-		excess -= h.n
-		h.c.slow(fmt.Errorf("%w: %d of its bytes wait", ErrFlood, h.n))
 	}
 }
 

@@ -1,11 +1,9 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,7 +215,7 @@ func (s *Server) sweep() {
 			}
 		}
 		if waiting > s.o.MaxInput {
-			s.shutLargest(conns, waiting-s.o.MaxInput)
+			socket.Largest(conns, waiting-s.o.MaxInput, (*conn).waiting, s.shutFlood)
 		}
 	}
 }
@@ -239,33 +237,15 @@ func (s *Server) overdue(c *conn, now int64) bool {
 	return true
 }
 
-// shutLargest closes the connections whose input takes most, until excess bytes of it will be gone. Not the next one that
-// sends: whoever took the memory shall pay for it.
-func (s *Server) shutLargest(conns []*conn, excess int64) {
-	type holder struct {
-		c *conn
-		n int64
+// shutFlood closes a connection for the memory that its input takes.
+func (s *Server) shutFlood(c *conn, bytes int64) {
+	if c.shut { // what it holds goes with it
+		return
 	}
-	var all []holder
-	for _, c := range conns {
-		if n := c.waiting(); n > 0 {
-			all = append(all, holder{c, n})
-		}
-	}
-	slices.SortFunc(all, func(a, b holder) int { return cmp.Compare(b.n, a.n) })
-	for _, h := range all {
-		if excess <= 0 {
-			return
-		}
-		excess -= h.n
-		if h.c.shut { // what it holds goes with it
-			continue
-		}
-		h.c.shut = true
-		s.counts.slow.Add(1)
-		s.quiet.warn("connection closed: it holds the most input while all together hold too much", "remote", h.c.remote, "bytes", h.n, "limit", s.o.MaxInput)
-		h.c.sock.Shut()
-	}
+	c.shut = true
+	s.counts.slow.Add(1)
+	s.quiet.warn("connection closed: it holds the most input while all together hold too much", "remote", c.remote, "bytes", bytes, "limit", s.o.MaxInput)
+	c.sock.Shut()
 }
 
 // poke wakes the one reader of a channel of capacity one.
