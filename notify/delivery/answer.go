@@ -19,13 +19,7 @@ func (g *Group) Answer(m *Member, handle uint32, v Verdict, id uint64, now int64
 	if known := s.msg.id.Load(); id != 0 && known != 0 && id != known {
 		return false
 	}
-	g.times.remove(s)
-	it, l, posted := s.item, s.lane, s.state == slotPosted
-	if posted {
-		g.unpost(s)
-	}
-	g.release(s)
-	g.members.link(m)
+	it, l, posted := g.take(s, m)
 	switch {
 	case !posted:
 		if v != Acked {
@@ -71,6 +65,18 @@ func (g *Group) SetTimeout(m *Member, handle uint32, d time.Duration) {
 	heap.Push(&g.times.custom, s)
 }
 
+// take gives the place of a delivery back to its member. posted says that nothing was known of it until now.
+func (g *Group) take(s *slot, m *Member) (it item, l *lane, posted bool) {
+	g.times.remove(s)
+	it, l, posted = s.item, s.lane, s.state == slotPosted
+	if posted {
+		g.unpost(s)
+	}
+	g.release(s)
+	g.members.link(m)
+	return it, l, posted
+}
+
 // Drop ends a delivery that cannot be made because its message is no longer there or cannot be read. It counts as taken.
 func (g *Group) Drop(m *Member, handle uint32, now int64) {
 	if m.group == nil {
@@ -80,13 +86,7 @@ func (g *Group) Drop(m *Member, handle uint32, now int64) {
 	if s == nil {
 		return
 	}
-	g.times.remove(s)
-	it, l, posted := s.item, s.lane, s.state == slotPosted
-	if posted {
-		g.unpost(s)
-	}
-	g.release(s)
-	g.members.link(m)
+	it, l, posted := g.take(s, m)
 	if posted {
 		g.done(it, l, now)
 	}

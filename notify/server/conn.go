@@ -74,13 +74,7 @@ func (c *conn) has(f wire.Feature) bool { return wire.Feature(c.features.Load())
 
 // Closed implements socket.Handler.
 func (c *conn) Closed() {
-	c.out.Lock()
-	c.out.closed = true
-	c.out.answers, c.out.deliveries = nil, nil
-	if c.out.drained != nil {
-		c.out.drained.Broadcast()
-	}
-	c.out.Unlock()
+	c.endOutput()
 	c.s.remove(c)
 	c.s.held.Add(-c.held.Swap(0)) // the reader is not called any more
 	go func() {                   // not on the goroutine that all connections share: it takes the locks of the session's groups

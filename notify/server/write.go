@@ -84,14 +84,19 @@ func (c *conn) broken(err error) {
 		c.s.counts.slow.Add(1)
 		c.s.quiet.warn("connection closed: "+errSlow.Error(), "remote", c.remote, "error", err)
 	}
+	c.endOutput()
+	c.sock.Shut()
+}
+
+// endOutput drops what is still to be written, and lets who waits for it go on.
+func (c *conn) endOutput() {
 	c.out.Lock()
+	defer c.out.Unlock()
 	c.out.closed = true
 	c.out.answers, c.out.deliveries = nil, nil
 	if c.out.drained != nil {
 		c.out.drained.Broadcast()
 	}
-	c.out.Unlock()
-	c.sock.Shut()
 }
 
 // writeAll encodes deliveries behind what is in w.buf and writes everything.
