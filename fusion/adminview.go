@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fusionmq/fusionmq/fusion/config"
 	"github.com/fusionmq/fusionmq/fusion/httpapi"
 	"github.com/fusionmq/fusionmq/fusion/telemetry"
 	"github.com/fusionmq/fusionmq/store/meta"
@@ -115,7 +116,7 @@ func (v *adminView) topic(t *meta.Topic) httpapi.TopicDetail {
 		Idempotent: t.Once(), Order: t.Order, Attributes: otherAttributes(t.Attributes),
 	}}
 	if most, ok := t.KeepUntilConsumed(); ok {
-		out.UntilConsumed = shortDuration(most)
+		out.UntilConsumed = config.FormatDuration(most)
 	}
 	for id := range max(t.ReadQueues, t.WriteQueues) {
 		q := a.store.Queue(t.Name, id, false)

@@ -27,18 +27,6 @@ func otherAttributes(all map[string]string) map[string]string {
 	return other
 }
 
-// shortDuration is without the zeros behind the hours: 36h.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
 // permOf is the inverse of permWord, 0 for any other text.
 func permOf(word string) int32 {
 	switch word {

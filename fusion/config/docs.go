@@ -94,18 +94,24 @@ func WriteYAML(w io.Writer, l *Loaded) error {
 	var b strings.Builder
 	section := ""
 	for _, k := range l.Settings() {
-		name := k.Name
-		if s := k.Section(); s != "" {
-			if s != section {
-				fmt.Fprintf(&b, "%s:\n", s)
-				section = s
-			}
-			name = "  " + strings.TrimPrefix(name, s+".")
-		}
+		name := yamlName(&b, k, &section)
 		fmt.Fprintf(&b, "%-40s # %s\n", name+": "+yamlText(k.Text(), k.IsBool()), l.Origin(k.Name))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// yamlName is how the name of a setting stands in a file. It begins the section of the setting unless that is the one that is open.
+func yamlName(b *strings.Builder, k Key, section *string) string {
+	s := k.Section()
+	if s == "" {
+		return k.Name
+	}
+	if s != *section {
+		fmt.Fprintf(b, "%s:\n", s)
+		*section = s
+	}
+	return "  " + strings.TrimPrefix(k.Name, s+".")
 }
 
 // yamlText quotes what YAML would read as something other than the text itself.

@@ -227,14 +227,7 @@ func (im *importer) finish() (*Imported, error) {
 			if _, ok := im.settings[k.Name]; !ok || (k.Section() == "") != top {
 				continue
 			}
-			name := k.Name
-			if s := k.Section(); s != "" {
-				if s != section {
-					fmt.Fprintf(&b, "%s:\n", s)
-					section = s
-				}
-				name = "  " + strings.TrimPrefix(name, s+".")
-			}
+			name := yamlName(&b, k, &section)
 			fmt.Fprintf(&b, "%s: %s # %s\n", name, yamlText(k.Text(), k.IsBool()), im.from[k.Name].name)
 		}
 	}

@@ -175,9 +175,9 @@ type durationValue struct {
 	min, max time.Duration
 }
 
-func (v durationValue) String() string { return formatDuration(*v.p) }
+func (v durationValue) String() string { return FormatDuration(*v.p) }
 func (v durationValue) form() string {
-	return formatDuration(v.min) + " to " + formatDuration(v.max)
+	return FormatDuration(v.min) + " to " + FormatDuration(v.max)
 }
 
 func (v durationValue) set(s string) error {
@@ -186,17 +186,17 @@ func (v durationValue) set(s string) error {
 		return errors.New("want a time with its unit, such as 500ms, 5s or 2m")
 	}
 	if d < v.min {
-		return fmt.Errorf("the least is %s", formatDuration(v.min))
+		return fmt.Errorf("the least is %s", FormatDuration(v.min))
 	}
 	if d > v.max {
-		return fmt.Errorf("the most is %s", formatDuration(v.max))
+		return fmt.Errorf("the most is %s", FormatDuration(v.max))
 	}
 	*v.p = d
 	return nil
 }
 
-// formatDuration is Duration.String without the zero parts: 2m, not 2m0s.
-func formatDuration(d time.Duration) string {
+// FormatDuration is Duration.String without the zero parts: 2m, not 2m0s.
+func FormatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
