@@ -94,7 +94,7 @@ var numbers = []number{
 	counter("fusionmq_store_clean_failures_total", "Looks for files to delete that ended in an error. Any rise needs a look at the disk.", func(r *reading) float64 { return float64(r.cleaned.Failures) }),
 
 	gauge("fusionmq_store_undecided_transactions", "Transactions without an outcome whose producers are asked.", func(r *reading) float64 { return float64(r.state.Halves) }),
-	gauge("fusionmq_store_transactions_aside", "Transactions without an outcome whose producers are not asked any more. Any needs a decision.", func(r *reading) float64 { return float64(r.state.Aside) }),
+	gauge("fusionmq_store_transactions_aside", "Transactions without an outcome whose producers are not asked any more. Any needs a decision: `fusionctl transaction list --aside`.", func(r *reading) float64 { return float64(r.state.Aside) }),
 	gauge("fusionmq_store_delayed_messages", "Messages that wait for their time.", func(r *reading) float64 { return float64(r.state.Delays) }),
 	counter("fusionmq_store_repeated_sends_total", "Sends that got the result of an earlier one with the same id and were not stored. A rise means that producers send again, because answers come late or are lost.",
 		func(r *reading) float64 { return float64(r.once.Repeats) }),

@@ -34,6 +34,8 @@ type Admin interface {
 	Groups(context.Context, Page) (GroupPage, error)
 	Group(ctx context.Context, name string) (Group, error)
 	Expiries(ctx context.Context, most int) (Expiries, error)
+	Transactions(context.Context, TransactionQuery) (Transactions, error)
+	EndTransaction(ctx context.Context, address string, e TransactionEnd) (TransactionEnded, error)
 	Retention(context.Context) (Retention, error)
 	Clean(context.Context) (CleanResult, error)
 }

@@ -75,6 +75,14 @@ func (a *table) Expiries(_ context.Context, most int) (Expiries, error) {
 	return Expiries{Expiries: []Expiry{{Group: "g", Count: int64(most)}}}, a.failed
 }
 
+func (a *table) Transactions(_ context.Context, q TransactionQuery) (Transactions, error) {
+	return Transactions{Total: q.Limit, Transactions: []Transaction{{Aside: q.Aside}}}, a.failed
+}
+
+func (a *table) EndTransaction(_ context.Context, address string, e TransactionEnd) (TransactionEnded, error) {
+	return TransactionEnded{Address: int64(len(address)), Outcome: e.Outcome}, a.failed
+}
+
 func (a *table) Group(context.Context, string) (Group, error) {
 	return Group{}, context.DeadlineExceeded
 }
@@ -114,6 +122,12 @@ func TestAnswers(t *testing.T) {
 		{name: "few expiries", method: "GET", path: "/api/v1/expiries?limit=3", wantCode: 200, want: []string{`"count":3`}},
 		{name: "too many expiries", method: "GET", path: "/api/v1/expiries?limit=0", wantCode: 400, want: []string{`"field":"limit"`}},
 		{name: "expiries of a page", method: "GET", path: "/api/v1/expiries?after=a", wantCode: 400, want: []string{`"field":"after"`}},
+		{name: "transactions", method: "GET", path: "/api/v1/transactions", wantCode: 200, want: []string{`"total":100`, `"aside":false`}},
+		{name: "transactions that were moved aside", method: "GET", path: "/api/v1/transactions?aside=true&limit=3", wantCode: 200, want: []string{`"total":3`, `"aside":true`}},
+		{name: "too many transactions", method: "GET", path: "/api/v1/transactions?limit=1001", wantCode: 400, want: []string{`"field":"limit"`}},
+		{name: "transactions somewhere", method: "GET", path: "/api/v1/transactions?aside=where", wantCode: 400, want: []string{`"field":"aside"`}},
+		{name: "transactions of a topic", method: "GET", path: "/api/v1/transactions?topic=t", wantCode: 400, want: []string{`"field":"topic"`}},
+		{name: "end of a transaction", method: "POST", path: "/api/v1/transactions/1234", body: `{"outcome":"commit"}`, header: map[string]string{"Content-Type": asJSON}, wantCode: 200, want: []string{`"address":4`, `"outcome":"commit"`}},
 		{name: "unknown parameter", method: "GET", path: "/api/v1/topics?size=1", wantCode: 400, want: []string{`"field":"size"`}},
 		{name: "unknown topic", method: "GET", path: "/api/v1/topics/none", wantCode: 404, want: []string{`"title":"Not Found"`, `"value":"none"`, `"type":"about:blank"`}},
 		{name: "escaped topic", method: "GET", path: "/api/v1/topics/%25RETRY%25g", wantCode: 404, want: []string{`"value":"%RETRY%g"`}},

@@ -48,6 +48,14 @@ func (a *api) table() []route {
 			newestOf, func(ctx context.Context, _ *http.Request, n Newest) (Expiries, error) {
 				return a.Admin.Expiries(ctx, n.Limit)
 			}),
+		operation(a, route{method: "GET", path: "/api/v1/transactions", id: "listTransactions", summary: "Transactions that are not decided", problems: []int{400}},
+			transactionsOf, func(ctx context.Context, _ *http.Request, q TransactionQuery) (Transactions, error) {
+				return a.Admin.Transactions(ctx, q)
+			}),
+		operation(a, route{method: "POST", path: "/api/v1/transactions/{address}", id: "endTransaction", summary: "Commit a transaction or roll it back, for good", problems: []int{400, 404, 409, 413, 415, 503}},
+			bodyOf[TransactionEnd], func(ctx context.Context, r *http.Request, e TransactionEnd) (TransactionEnded, error) {
+				return a.Admin.EndTransaction(ctx, r.PathValue("address"), e)
+			}),
 		operation(a, route{method: "GET", path: "/api/v1/retention", id: "getRetention", summary: "When files of the log go, and how that stands"},
 			nil, func(ctx context.Context, _ *http.Request, _ struct{}) (Retention, error) {
 				return a.Admin.Retention(ctx)
@@ -139,6 +147,31 @@ func newestOf(r *http.Request) (Newest, error) {
 		n.Limit = limit
 	}
 	return n, nil
+}
+
+// transactionsOf reads the parameters of the list of transactions.
+func transactionsOf(r *http.Request) (TransactionQuery, error) {
+	q := TransactionQuery{Limit: defaultPage}
+	for name, values := range r.URL.Query() {
+		v := values[len(values)-1]
+		switch name {
+		case "aside":
+			b, err := strconv.ParseBool(v)
+			if err != nil {
+				return q, badQuery(name, v, "true or false")
+			}
+			q.Aside = b
+		case "limit":
+			n, err := strconv.Atoi(v)
+			if err != nil || n < 1 || n > maxPage {
+				return q, badQuery(name, v, fmt.Sprintf("1 to %d", maxPage))
+			}
+			q.Limit = n
+		default:
+			return q, badQuery(name, v, "aside or limit")
+		}
+	}
+	return q, nil
 }
 
 func badQuery(name, value, want string) error {

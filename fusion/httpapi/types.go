@@ -195,6 +195,45 @@ type Expiries struct {
 	Expiries []Expiry `json:"expiries" doc:"Oldest first."`
 }
 
+// Transaction is a half message without an outcome.
+type Transaction struct {
+	Address int64     `json:"address" doc:"Where its half message is in the log: the name of the transaction."`
+	Topic   string    `json:"topic" doc:"Topic that the message is for."`
+	Queue   int32     `json:"queue" doc:"Queue that it is for."`
+	Group   string    `json:"group" doc:"Producer group whose members are asked."`
+	ID      string    `json:"id" doc:"Unique id of the message."`
+	Keys    string    `json:"keys,omitempty" doc:"Keys of the message."`
+	Bytes   int       `json:"bytes" doc:"Bytes of its body."`
+	Stored  time.Time `json:"stored" doc:"When the half message was stored."`
+	Checks  int32     `json:"checks" doc:"How often a producer was asked."`
+	Aside   bool      `json:"aside" doc:"Whether it was moved aside: nobody is asked any more."`
+	Due     time.Time `json:"due" doc:"When a producer is asked next; of one that was moved aside, when that was due."`
+	Problem string    `json:"problem,omitempty" doc:"Why the half message cannot be read. Absent when it can."`
+}
+
+// Transactions are some of them.
+type Transactions struct {
+	Transactions []Transaction `json:"transactions" doc:"Those due first come first."`
+	Total        int           `json:"total" doc:"How many there are of the kind that was asked for."`
+}
+
+// TransactionQuery says which transactions are asked for.
+type TransactionQuery struct {
+	Aside bool `query:"aside" doc:"Those that were moved aside instead of those whose producers are asked. Default false."`
+	Limit int  `query:"limit" doc:"Most entries, 1 to 1000. Default 100."`
+}
+
+// TransactionEnd says how a transaction is to end.
+type TransactionEnd struct {
+	Outcome string `json:"outcome" required:"true" doc:"commit or rollback. An outcome is final."`
+}
+
+// TransactionEnded is the outcome of a transaction.
+type TransactionEnded struct {
+	Address int64  `json:"address" doc:"The name of the transaction."`
+	Outcome string `json:"outcome" doc:"commit or rollback."`
+}
+
 // Newest says how much of a list that ends with what is newest is asked for.
 type Newest struct {
 	Limit int `query:"limit" doc:"Most entries, 1 to 1000. Default 100."`

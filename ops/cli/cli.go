@@ -117,7 +117,7 @@ func (a *app) root() *cobra.Command {
 	f.DurationVar(&a.timeout, "timeout", 30*time.Second, "most time that the command may take")
 	mustComplete(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)))
 	mustComplete(root.RegisterFlagCompletionFunc("addr", cobra.NoFileCompletions))
-	root.AddCommand(a.status(), a.topic(), a.group(), a.retention(), a.storeCommand())
+	root.AddCommand(a.status(), a.topic(), a.group(), a.transaction(), a.retention(), a.storeCommand())
 	return root
 }
 

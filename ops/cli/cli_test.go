@@ -64,13 +64,21 @@ m2      10.0.0.2:6
 		{"expired", []string{"group", "expired", "--limit", "7"}, `TIME                  GROUP    MODE  TOPIC  QUEUE  FIRST   LAST  MESSAGES  REASON
 2026-11-30T08:00:00Z  billing  pull  a          3     10  1 009     1 000  disk
 `},
+		{"transactions", []string{"transaction", "list", "--aside"}, `TRANSACTION  TOPIC   GROUP  STORED                CHECKS  NEXT CHECK  ID
+1234         orders  pg     2026-11-30T08:00:00Z      15  aside       U1
+5678                        2026-11-30T08:00:00Z       0  aside       cannot be read: gone
+2 of 7 are shown; --limit shows more
+`},
+		{"commit", []string{"transaction", "commit", "1234"}, "1234: commit\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, out, errOut := execute(t, map[string]string{
-				"/api/v1/groups":         twoGroups,
-				"/api/v1/expiries":       `{"expiries":[{"group":"billing","topic":"a","queue":3,"first":10,"last":1009,"count":1000,"reason":"disk","face":"pull","time":"2026-11-30T08:00:00Z"}]}`,
-				"/api/v1/groups/billing": `{"name":"billing","mode":"pull","lag":1234567,"members":[{"id":"10.0.0.1@7","address":"10.0.0.1:5","language":"GO","version":"401"}],"topics":[{"topic":"a","lag":1234567},{"topic":"b"}]}`,
-				"/api/v1/groups/mail":    `{"name":"mail","mode":"push","lag":9,"retries":7,"unanswered":2,"members":[{"id":"m1","address":"10.0.0.1:6"},{"id":"m2","address":"10.0.0.2:6"}],"topics":[{"topic":"a","attached":true},{"topic":"b","lag":5,"attached":false}]}`,
+				"/api/v1/transactions":      `{"total":7,"transactions":[{"address":1234,"topic":"orders","group":"pg","id":"U1","checks":15,"aside":true,"stored":"2026-11-30T08:00:00Z","due":"2026-11-30T09:00:00Z"},{"address":5678,"aside":true,"stored":"2026-11-30T08:00:00Z","problem":"gone"}]}`,
+				"/api/v1/transactions/1234": `{"address":1234,"outcome":"commit"}`,
+				"/api/v1/groups":            twoGroups,
+				"/api/v1/expiries":          `{"expiries":[{"group":"billing","topic":"a","queue":3,"first":10,"last":1009,"count":1000,"reason":"disk","face":"pull","time":"2026-11-30T08:00:00Z"}]}`,
+				"/api/v1/groups/billing":    `{"name":"billing","mode":"pull","lag":1234567,"members":[{"id":"10.0.0.1@7","address":"10.0.0.1:5","language":"GO","version":"401"}],"topics":[{"topic":"a","lag":1234567},{"topic":"b"}]}`,
+				"/api/v1/groups/mail":       `{"name":"mail","mode":"push","lag":9,"retries":7,"unanswered":2,"members":[{"id":"m1","address":"10.0.0.1:6"},{"id":"m2","address":"10.0.0.2:6"}],"topics":[{"topic":"a","attached":true},{"topic":"b","lag":5,"attached":false}]}`,
 			}, tc.give...)
 			if code != 0 || errOut != "" {
 				t.Errorf("exit code %d, errors %q", code, errOut)

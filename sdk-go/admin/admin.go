@@ -116,6 +116,25 @@ func (c *Client) Clean(ctx context.Context) (*CleanResult, error) {
 	return call[CleanResult](ctx, c, http.MethodPost, "retention/clean", nil, struct{}{})
 }
 
+// Transactions lists at most most transactions that are not decided, those that were moved aside or those whose producers are asked. most is 1 to 1000.
+func (c *Client) Transactions(ctx context.Context, aside bool, most int) (*Transactions, error) {
+	q := url.Values{"limit": {strconv.Itoa(most)}}
+	if aside {
+		q.Set("aside", "true")
+	}
+	return call[Transactions](ctx, c, http.MethodGet, "transactions", q, nil)
+}
+
+// EndTransaction commits a transaction or rolls it back, for good. An unknown one is an *Error with status 404, one that has the other outcome with
+// 409; one that has this outcome is a success.
+func (c *Client) EndTransaction(ctx context.Context, address string, commit bool) (*TransactionEnded, error) {
+	e := transactionEnd{"rollback"}
+	if commit {
+		e.Outcome = "commit"
+	}
+	return named[TransactionEnded](ctx, c, http.MethodPost, "transaction", address, e)
+}
+
 // Group tells about one group. An unknown one is an *Error with status 404.
 func (c *Client) Group(ctx context.Context, name string) (*Group, error) {
 	return named[Group](ctx, c, http.MethodGet, "group", name, nil)

@@ -77,6 +77,10 @@ func TestRequests(t *testing.T) {
 		}, `PATCH /api/v1/topics/a%2Fb application/json {"durability":"sync","idempotent":true,"attributes":{"x":"1","y":null}}`},
 		{"retention", func() error { _, err := c.Retention(ctx); return err }, "GET /api/v1/retention"},
 		{"clean", func() error { _, err := c.Clean(ctx); return err }, "POST /api/v1/retention/clean application/json {}"},
+		{"transactions", func() error { _, err := c.Transactions(ctx, false, 7); return err }, "GET /api/v1/transactions?limit=7"},
+		{"transactions aside", func() error { _, err := c.Transactions(ctx, true, 100); return err }, "GET /api/v1/transactions?aside=true&limit=100"},
+		{"commit", func() error { _, err := c.EndTransaction(ctx, "123", true); return err }, `POST /api/v1/transactions/123 application/json {"outcome":"commit"}`},
+		{"rollback", func() error { _, err := c.EndTransaction(ctx, "a/b", false); return err }, `POST /api/v1/transactions/a%2Fb application/json {"outcome":"rollback"}`},
 		{"group", func() error { _, err := c.Group(ctx, "g"); return err }, "GET /api/v1/groups/g"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -181,6 +185,7 @@ func TestTypesMatchTheServer(t *testing.T) {
 		"Status": Status{}, "StoreStatus": StoreStatus{}, "Counts": Counts{}, "Memory": Memory{}, "Topic": Topic{}, "TopicDetail": TopicDetail{}, "Queue": Queue{},
 		"TopicPage": topicPage{}, "NewTopic": NewTopic{}, "Group": Group{}, "GroupTopic": GroupTopic{}, "Member": Member{}, "GroupPage": groupPage{}, "Expiry": Expiry{}, "Expiries": expiries{}, "Problem": Error{},
 		"TopicChange": TopicChange{}, "TopicChanged": TopicChanged{}, "Retention": Retention{}, "CleanRequest": struct{}{}, "CleanResult": CleanResult{},
+		"Transaction": Transaction{}, "Transactions": Transactions{}, "TransactionEnd": transactionEnd{}, "TransactionEnded": TransactionEnded{},
 	}
 	for name, schema := range doc.Components.Schemas {
 		v, ok := ours[name]

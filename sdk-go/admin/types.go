@@ -177,6 +177,39 @@ type Expiry struct {
 	Time   time.Time `json:"time"`   // When they were deleted
 }
 
+// Transaction is a half message without an outcome.
+type Transaction struct {
+	Address int64     `json:"address"` // where its half message is in the log: the name of the transaction
+	Topic   string    `json:"topic"`   // topic that the message is for
+	Queue   int32     `json:"queue"`   // queue that it is for
+	Group   string    `json:"group"`   // producer group whose members are asked
+	ID      string    `json:"id"`      // unique id of the message
+	Keys    string    `json:"keys"`    // keys of the message
+	Bytes   int       `json:"bytes"`   // bytes of its body
+	Stored  time.Time `json:"stored"`  // when the half message was stored
+	Checks  int32     `json:"checks"`  // how often a producer was asked
+	Aside   bool      `json:"aside"`   // whether it was moved aside: nobody is asked any more
+	Due     time.Time `json:"due"`     // when a producer is asked next; of one that was moved aside, when that was due
+	Problem string    `json:"problem"` // why the half message cannot be read; empty when it can
+}
+
+// Transactions are some of those that are not decided.
+type Transactions struct {
+	Transactions []Transaction `json:"transactions"` // those due first come first
+	Total        int           `json:"total"`        // how many there are of the kind that was asked for
+}
+
+// transactionEnd says how a transaction is to end.
+type transactionEnd struct {
+	Outcome string `json:"outcome"`
+}
+
+// TransactionEnded is the outcome of a transaction.
+type TransactionEnded struct {
+	Address int64  `json:"address"` // the name of the transaction
+	Outcome string `json:"outcome"` // commit or rollback
+}
+
 // expiries are the newest of them.
 type expiries struct {
 	Expiries []Expiry `json:"expiries"` // Oldest first
