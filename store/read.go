@@ -37,6 +37,12 @@ func (s *Store) Record(e queue.Entry) (b []byte, release func(), err error) {
 		// What was moved has its changes already.
 	}
 	b, release, err = s.log.Read(e.Position, int(e.Size))
+	if err == nil && e.Position != e.Address {
+		if _, bad := record.Parse(b); bad != nil { // of an operation that names a body where none is
+			release()
+			return nil, nil, &log.DamageError{Range: log.Range{From: e.Position, To: e.Position + int64(e.Size)}}
+		}
+	}
 	if err != nil && errors.Is(err, log.ErrRange) {
 		// It may be somewhere else now: who has the entry read it before its segment went.
 		if _, moved, done, e := s.movedRecord(e.Address); e == nil {

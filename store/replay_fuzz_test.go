@@ -25,6 +25,7 @@ func FuzzReplay(f *testing.F) {
 	}
 	f.Add(uint8(0), ops, []byte{}, int32(0), int32(0), int64(0))
 	f.Add(uint8(0), views, []byte{}, int32(1), int32(0), int64(0))
+	f.Add(uint8(0), []byte("\x01\x03\x010\x010\b%RETRY%g\x01\t\x04000000000\x00\x000\x02000000"), []byte{}, int32(1), int32(0), int64(0)) // a view of what is no record
 	f.Add(uint8(0), []byte{1, 0xff, 0xff, 0xff, 0xff, 0x0f}, []byte{}, int32(1), int32(0), int64(3))
 	var whole bytes.Buffer
 	empty := state.NewMachine(nil).Freeze()
