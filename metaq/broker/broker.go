@@ -18,7 +18,7 @@
 // # Locks
 //
 // creating is held over the durable creation of topics and groups and is taken before the locks of the store. holds.mu,
-// locks.mu and notices guard memory only and are never held over a call into the store or a connection.
+// locks.mu, resets.mu and notices guard memory only and are never held over a call into the store or a connection.
 package broker
 
 import (
@@ -56,6 +56,7 @@ type Broker struct {
 	holds   *holds
 	sqls    expressions
 	locks   locks
+	resets  resets
 	works   sync.Pool // of *work
 	stats   counters
 	traffic traffic

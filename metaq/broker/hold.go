@@ -31,6 +31,7 @@ type holds struct {
 		sync.Mutex
 		table *longpoll.Table[held]
 		ready []*heldPull
+		moved []resetKey // groups and topics whose pulls are to be answered, without a queue
 		// armed is when the timer goes off, in milliseconds since 1970; 0 when it is not set. It is never later than the earliest
 		// deadline but may be earlier: an answered pull leaves the timer alone, and a new one then needs none.
 		armed  int64
@@ -240,6 +241,11 @@ func (h *holds) run() {
 			h.mu.armed = 0
 		}
 		over = h.mu.table.Expire(time.Now().UnixMilli(), over[:0])
+		for _, m := range h.mu.moved {
+			over = h.mu.table.Take(func(x *heldPull) bool { return x.Value.group.Name == m.group && x.Value.topic.Name == m.topic }, over)
+		}
+		clear(h.mu.moved)
+		h.mu.moved = h.mu.moved[:0]
 		next, any := h.mu.table.Next()
 		set := any && (h.mu.armed == 0 || next < h.mu.armed)
 		if set {
@@ -317,6 +323,9 @@ func (a *answers) again(x *heldPull) {
 		if !won { // its connection closed
 			if res.batch != nil {
 				res.batch.release()
+			}
+			if res.status == offsetReset { // nobody was told
+				h.b.resets.put(v.resetKey(), res.next)
 			}
 			return
 		}

@@ -121,6 +121,11 @@ func updateConsumerOffset(c *call) error {
 	if n := max(topic.ReadQueues, topic.WriteQueues); p.id < 0 || p.id >= n {
 		return refuse(remoting.RespInvalidParameter, "queueId[%d] is illegal, topic:[%s] has %d queues", p.id, topic.Name, n)
 	}
+	if c.b.resets.has(resetKey{group.Name, topic.Name, p.id}) { // it is about where the group was before
+		c.burst.Reply(c.req, remoting.RespSuccess, "Offset has been previously reset")
+		c.burst.End(nil)
+		return nil
+	}
 	if offset >= 0 { // clients say -1 while they have no progress
 		c.b.store.Offsets().Commit(group.Name, topic.Name, p.id, offset)
 	}

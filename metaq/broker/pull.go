@@ -28,6 +28,7 @@ const (
 	offsetOverflowOne
 	offsetOverflowBadly
 	offsetTooSmall
+	offsetReset
 )
 
 var pullStatuses = [...]struct {
@@ -41,6 +42,7 @@ var pullStatuses = [...]struct {
 	offsetOverflowOne:   {"OFFSET_OVERFLOW_ONE", remoting.RespPullNotFound},
 	offsetOverflowBadly: {"OFFSET_OVERFLOW_BADLY", remoting.RespPullOffsetMoved},
 	offsetTooSmall:      {"OFFSET_TOO_SMALL", remoting.RespPullOffsetMoved},
+	offsetReset:         {"OFFSET_RESET", remoting.RespPullOffsetMoved},
 }
 
 // pull is a checked pull request. It does not alias the frame, so it can be held.
@@ -108,7 +110,7 @@ func (w *work) pull(r *server.Request) {
 		w.refusePull(r, err)
 		return
 	}
-	if h.SysFlag&remoting.PullCommitOffset != 0 {
+	if h.SysFlag&remoting.PullCommitOffset != 0 && !w.b.resets.has(p.resetKey()) {
 		w.b.store.Offsets().Commit(p.group.Name, p.topic.Name, p.queue, h.CommitOffset)
 	}
 	res, err := w.b.look(&p, p.offset, w.entries[:])
@@ -247,6 +249,13 @@ func (b *Broker) look(p *pull, offset int64, entries []queue.Entry) (res pullRes
 		p.filter.sql.Use()
 	}
 	q := b.store.Queue(p.topic.Name, p.queue, false)
+	if to, ok := b.resets.take(p.resetKey()); ok && to != p.offset {
+		if q != nil {
+			res.min, res.max = q.Range()
+		}
+		res.status, res.code, res.next = offsetReset, remoting.RespPullOffsetMoved, to
+		return res, nil
+	}
 	if q == nil {
 		res.status = noMatchedQueue
 	} else {

@@ -28,6 +28,7 @@ type Stats struct {
 	DeadLetters        int64 // messages that became dead letters, those among them that a client sent as such
 	SQLLooked          int64 // messages that pulls with an SQL92 filter came to
 	SQLRead            int64 // of them, messages whose properties were read: bits told of the others
+	Resets             int64 // queues of groups that were reset to another offset
 	SteppedOver        int64 // messages that pulls found in a queue and could not read: their bodies have gone, or are damaged
 	Paused             int64 // times that a connection was not read for a while, because its requests were not handled fast enough
 	Accepted           int64 // connections
@@ -45,7 +46,7 @@ type counters struct {
 	returned, notReturned, dead, recalls                                     atomic.Int64
 	commits, rollbacks, endsRefused, checks, aside                           atomic.Int64
 
-	sqlLooked, sqlRead atomic.Int64
+	sqlLooked, sqlRead, resets atomic.Int64
 }
 
 func (c *counters) put(n, bytes int64) {
@@ -75,8 +76,8 @@ func (b *Broker) Stats() Stats {
 		Put: c.puts.Load(), PutBytes: c.putBytes.Load(), PutRefused: c.refusals.Load(), Batches: c.batches.Load(), Recalls: c.recalls.Load(), Got: c.gets.Load(), GotBytes: c.getBytes.Load(),
 		PullsFound: c.hits.Load(), PullsMissed: c.misses.Load(), SteppedOver: c.stepped.Load(), HeldPulls: b.holds.len(),
 		Commits: c.commits.Load(), Rollbacks: c.rollbacks.Load(), EndsRefused: c.endsRefused.Load(), Checks: c.checks.Load(), Aside: c.aside.Load(),
-		LockedQueues: b.locks.len(),
-		SQLLooked:    c.sqlLooked.Load(), SQLRead: c.sqlRead.Load(),
+		Resets: c.resets.Load(), LockedQueues: b.locks.len(),
+		SQLLooked: c.sqlLooked.Load(), SQLRead: c.sqlRead.Load(),
 		SentBack: c.returned.Load(), NotReturned: c.notReturned.Load(), DeadLetters: c.dead.Load(),
 	}
 	s.Clients, s.ConsumerGroups, s.ProducerGroups = b.members.Counts()

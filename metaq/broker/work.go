@@ -135,6 +135,7 @@ var handlers = map[int32]func(*call) error{
 	remoting.ReqGetConsumerListByGroup:           consumerList,
 	remoting.ReqLockBatchMQ:                      lockQueues,
 	remoting.ReqUnlockBatchMQ:                    unlockQueues,
+	remoting.ReqInvokeBrokerToResetOffset:        resetOffset,
 	remoting.ReqCheckClientConfig:                checkClientConfig,
 	remoting.ReqGetConsumerConnectionList:        consumerConnections,
 	remoting.ReqGetProducerConnectionList:        producerConnections,

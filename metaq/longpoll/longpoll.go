@@ -149,6 +149,20 @@ func (t *Table[T]) Drop(conn uint64, dst []*Hold[T]) []*Hold[T] {
 	return dst
 }
 
+// Take removes every request that match picks and appends it to dst. It looks at all of them.
+func (t *Table[T]) Take(match func(*Hold[T]) bool, dst []*Hold[T]) []*Hold[T] {
+	from := len(dst)
+	for _, h := range t.heap {
+		if match(h) {
+			dst = append(dst, h)
+		}
+	}
+	for _, h := range dst[from:] {
+		t.Remove(h)
+	}
+	return dst
+}
+
 // Clear removes every request and appends it to dst.
 func (t *Table[T]) Clear(dst []*Hold[T]) []*Hold[T] {
 	for len(t.heap) > 0 {

@@ -176,3 +176,29 @@ func BenchmarkAddRemove(b *testing.B) {
 		tab.Remove(&h)
 	}
 }
+
+func TestTakePicks(t *testing.T) {
+	table := New[int](100)
+	for i := range 20 {
+		h := &Hold[int]{Value: i}
+		if !table.Add(h, uint64(i%3), int64(20-i)) {
+			t.Fatal("refused")
+		}
+	}
+	got := table.Take(func(h *Hold[int]) bool { return h.Value%2 == 0 }, nil)
+	if len(got) != 10 || table.Len() != 10 {
+		t.Fatalf("took %d, %d are left", len(got), table.Len())
+	}
+	for _, h := range got {
+		if h.Value%2 != 0 || h.Held() {
+			t.Errorf("took %d, held %v", h.Value, h.Held())
+		}
+	}
+	last := int64(0)
+	for _, h := range table.Expire(100, nil) {
+		if h.Value%2 == 0 || h.Deadline() < last {
+			t.Errorf("left %d with deadline %d after %d", h.Value, h.Deadline(), last)
+		}
+		last = h.Deadline()
+	}
+}

@@ -1,5 +1,7 @@
 package remoting
 
+import "strconv"
+
 // Perm bits of a topic.
 const (
 	PermInherit int32 = 1 << 0 // the topic is a template for auto-created ones
@@ -111,4 +113,30 @@ type SubscriptionGroupTable struct {
 // KVTable is the answer to GET_BROKER_RUNTIME_INFO (28), GET_KVLIST_BY_NAMESPACE (219) and REGISTER_BROKER (103).
 type KVTable struct {
 	Table map[string]string `json:"table"`
+}
+
+// QueueOffset is an offset of a queue.
+type QueueOffset struct {
+	MessageQueue
+	Offset int64
+}
+
+// AppendOffsetTable appends the body of answers and requests that have offsets by queue (222, 220), as Java writes it: objects are keys, which no
+// JSON has.
+func AppendOffsetTable(b []byte, qs []QueueOffset) []byte {
+	b = append(b, `{"offsetTable":{`...)
+	for i, q := range qs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"brokerName":"`...)
+		b = appendEscaped(b, q.BrokerName)
+		b = append(b, `","queueId":`...)
+		b = strconv.AppendInt(b, int64(q.QueueID), 10)
+		b = append(b, `,"topic":"`...)
+		b = appendEscaped(b, q.Topic)
+		b = append(b, `"}:`...)
+		b = strconv.AppendInt(b, q.Offset, 10)
+	}
+	return append(b, "}}"...)
 }

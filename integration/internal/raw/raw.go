@@ -30,6 +30,7 @@ const (
 	CodeCheckClient  = 46
 	CodeRoute        = 105
 	CodeCluster      = 106
+	CodeResetOffset  = 222
 	CodeSendV2       = 310
 	CodeSendBatch    = 320
 	CodeRecall       = 370
