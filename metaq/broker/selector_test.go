@@ -177,10 +177,17 @@ func TestSelectiveFiltersDrain(t *testing.T) {
 			last = c.put(m.code(), 0, []byte(m.body), m.fields()...)
 		}
 		c.flush()
-		for r := c.read(30 * time.Second); r.Opaque != last; r = c.read(30 * time.Second) {
-			if r.Code != 0 {
+		for answered := false; !answered; {
+			r := c.read(30 * time.Second)
+			switch {
+			case r == nil:
+				t.Fatal("no answer")
+			case !r.Response(): // a notice to the member
+				continue
+			case r.Code != 0:
 				t.Fatal(r)
 			}
+			answered = r.Opaque == last
 		}
 	}
 	for i := 0; i < messages; i += 500 {
