@@ -110,3 +110,84 @@ func TestClockThatIsALittleBehindIsWaitedFor(t *testing.T) {
 		}
 	}
 }
+
+// While the clock is behind, what waits for a time that was stated costs no look at what is due more than the first one after a start, and
+// everything comes at its time.
+func TestWhatWaitsBehindASetClockIsNotReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 2000
+		var ahead atomic.Int64 // of the machine's clock
+		o := store.Options{
+			FS: vfs.NewMem(), Dir: "/s", Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())).Round(0) },
+		}
+		ahead.Store(int64(12 * time.Hour))
+		s, err := tryOpen(t, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addTopic(t, s, "T", meta.Async)
+		send(t, s, "T", 0, "first")
+		ahead.Store(0)
+		begin := time.Now()
+		for i := range many {
+			sendWaiting(t, s, store.Message{Topic: "T", Queue: 1, Body: []byte("stated"), DeliverAt: begin.Add(time.Hour + time.Duration(i)*time.Second).UnixMilli()})
+			if i%10 == 0 {
+				settle(t, s)
+			}
+		}
+		levels := 0
+		run := func(seconds int) {
+			for range seconds {
+				sendWaiting(t, s, store.Message{Topic: "T", Queue: 2, Body: []byte("level"), DelayLevel: 1 + int32(levels%2)}) // 1 s and 5 s
+				levels++
+				time.Sleep(time.Second)
+			}
+		}
+		look := func(what string, seconds int, most int64) {
+			t.Helper()
+			before := s.RowsRead()
+			run(seconds)
+			if n := s.RowsRead() - before; n > most {
+				t.Errorf("%s: %d rows of what waits were read in %d s, want at most %d", what, n, seconds, most)
+			}
+		}
+		if n := s.RowsRead(); n > many {
+			t.Errorf("%d rows were read while %d messages came", n, many)
+		}
+		look("running", 100, 500)
+		ahead.Store(-int64(time.Hour)) // once more
+		look("set back again", 100, 500)
+		ahead.Store(0)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = tryOpen(t, o); err != nil {
+			t.Fatal(err)
+		}
+		look("after a start", 100, many+500)
+		look("later", 100, 500)
+		came := func(what string, stated int) {
+			t.Helper()
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if got := len(bodies(t, s, "T", 2)); got != levels {
+				t.Errorf("%s: %d messages with a level came, want %d", what, got, levels)
+			}
+			if got := len(bodies(t, s, "T", 1)); got != stated {
+				t.Errorf("%s: %d messages with a time came, want %d", what, got, stated)
+			}
+		}
+		came("before the first time", 0)
+		time.Sleep(time.Until(begin.Add(time.Hour + 89*time.Second + 500*time.Millisecond)))
+		came("in the middle", 100)
+		before := s.RowsRead()
+		time.Sleep(many * time.Second)
+		came("in the end", many)
+		if n := s.RowsRead() - before; n > 2*many {
+			t.Errorf("%d rows were read for %d messages", n, many)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -29,18 +29,27 @@ type publisher struct {
 	next atomic.Int64 // the time that it waits for; noTime while it works, so that nothing that comes is missed
 
 	published, unreadable atomic.Int64
-	failing               bool  // of its goroutine
-	rest                  int64 // no batch before this time; of its goroutine
+	rows                  atomic.Int64 // of what waits, that it has read
+
+	// Of its goroutine.
+	failing bool
+	rest    int64     // no batch before this time
+	seen    state.Due // what is delayed by a level has ended up to here, but for what late tells of; the zero value: it may be anywhere
+
+	late atomic.Int64 // the least time of what came with a level since seen was looked at; noTime without one
 }
 
 func (p *publisher) init(s *Store) {
 	p.s = s
 	p.wake = make(chan struct{}, 1)
 	p.next.Store(noTime)
+	p.late.Store(noTime)
 }
 
-// expect tells that something is due at a time.
-func (p *publisher) expect(due int64) {
+// expect tells that something is due at a time, which stated says is the machine's.
+func (p *publisher) expect(due int64, stated bool) {
+	for late := p.late.Load(); !stated && due < late && !p.late.CompareAndSwap(late, due); late = p.late.Load() {
+	}
 	if due < p.next.Load() {
 		select {
 		case p.wake <- struct{}{}:
@@ -89,27 +98,29 @@ func (p *publisher) publishDue(ctx context.Context) int64 {
 	ds := make([]state.Due, publishBatch)
 	for ctx.Err() == nil {
 		now := s.now()
-		ops, next, claimed := p.collect(now, ds)
-		if len(ops) == 0 {
-			if claimed { // somebody else ends what is due
-				return min(next, now+claimedPause.Milliseconds())
+		c := p.collect(now, ds)
+		if len(c.ops) == 0 {
+			p.seen = c.seen
+			if c.claimed { // somebody else ends what is due
+				return min(c.next, now+claimedPause.Milliseconds())
 			}
-			return next
+			return c.next
 		}
-		err := s.writeEnds(ops)[0] // they are one record
+		err := s.writeEnds(c.ops)[0] // they are one record
 		if err == nil {
 			err = s.settled(ctx)
 		}
 		if err != nil {
 			if !p.failing && ctx.Err() == nil {
-				s.event(levelError, "messages that are due cannot be published, trying again", "messages", len(ops), "err", err)
+				s.event(levelError, "messages that are due cannot be published, trying again", "messages", len(c.ops), "err", err)
 			}
 			p.failing = true
 			return now + publishPause.Milliseconds()
 		}
 		p.failing = false
-		p.published.Add(int64(len(ops)))
-		if len(ops) < len(ds) {
+		p.seen = c.seen
+		p.published.Add(int64(len(c.ops)))
+		if len(c.ops) < len(ds) {
 			p.rest = now + publishGap.Milliseconds()
 			return p.rest
 		}
@@ -117,44 +128,93 @@ func (p *publisher) publishDue(ctx context.Context) int64 {
 	return noTime
 }
 
-// collect claims what is due and makes the operations that publish it, at most len(ds). next is when something else is due.
-func (p *publisher) collect(now int64, ds []state.Due) (ops []state.Op, next int64, claimed bool) {
+// collection is what is due.
+type collection struct {
+	p       *publisher
+	ds      []state.Due // memory
+	ops     []state.Op  // that publish it, claimed
+	claimed bool        // somebody else ends some of it
+	next    int64       // when something else is due
+	seen    state.Due   // publisher.seen, once ops have taken effect
+	open    int64       // the least time of a message delayed by a level that somebody else ends; noTime without one
+}
+
+// lastOf is the place behind everything that is due at a time.
+func lastOf(due int64) state.Due { return state.Due{Due: due, Address: math.MaxInt64} }
+
+func laterOf(a, b state.Due) state.Due {
+	if a.Due < b.Due || a.Due == b.Due && a.Address < b.Address {
+		return b
+	}
+	return a
+}
+
+// collect claims what is due and makes the operations that publish it, at most len(ds). While the machine's clock is behind, see clock,
+// what waits for a time that somebody stated is due by that clock and all else by store time. What lies between the two is read when store
+// time comes to it and not again at each look: there may be millions.
+func (p *publisher) collect(now int64, ds []state.Due) *collection {
 	s := p.s
-	s.claims.mu.Lock()
-	defer s.claims.mu.Unlock()
-	next = noTime
-	behind := max(0, now-s.o.Now().UnixMilli()) // how far the machine's clock is, see clock
-	for _, list := range []func(state.Due, []state.Due) int{s.Delays, s.Returns} {
-		for after := (state.Due{}); len(ops) < len(ds); {
-			room := ds[:len(ds)-len(ops)]
-			n := list(after, room)
-			due := 0
-			for due < n && room[due].Due <= now {
-				due++
-			}
-			for i := range room[:due] {
-				d := &room[i]
-				if d.Group == "" && d.Kind != state.ViewDelay && d.Due > now-behind {
-					next = min(next, d.Due+behind) // it waits for a time that somebody stated
-					continue
-				}
-				if _, ok := s.claims.takeLocked(claim{d.Group, d.Address}, state.Unknown); ok {
-					ops = append(ops, p.op(d))
-				} else {
-					claimed = true
-				}
-			}
-			if due < n {
-				next = min(next, room[due].Due)
-				break
-			}
-			if n < len(room) {
-				break
-			}
-			after = room[n-1]
+	if late := p.late.Swap(noTime); late <= p.seen.Due { // what comes from here on tells again
+		p.seen = lastOf(late - 1)
+	}
+	c := &collection{p: p, ds: ds, next: noTime, seen: p.seen, open: noTime}
+	behind := max(0, now-s.o.Now().UnixMilli())
+	wall := now - behind
+	next, seen := c.take(s.delaysUntil, state.Due{}, wall, true)
+	if next < noTime {
+		c.next = next + behind // what a level delays may come earlier, and is found here:
+	}
+	if behind > 0 && !c.full() {
+		next, seen = c.take(s.delaysUntil, laterOf(p.seen, lastOf(wall)), now, false)
+		c.next = min(c.next, next)
+	}
+	if seen.Due >= c.open {
+		seen = lastOf(c.open - 1)
+	}
+	c.seen = laterOf(p.seen, seen)
+	next, _ = c.take(s.returnsUntil, state.Due{}, now, true)
+	c.next = min(c.next, next)
+	return c
+}
+
+func (c *collection) full() bool { return len(c.ops) == len(c.ds) }
+
+// take collects from a list, behind a place, what is due until a time; without stated not what waits for a time that somebody stated. It
+// returns when the next is due, and how far it has come.
+func (c *collection) take(list func(state.Due, int64, []state.Due) (int, int64), after state.Due, until int64, stated bool) (next int64, seen state.Due) {
+	for !c.full() {
+		room := len(c.ds) - len(c.ops)
+		n, next := c.page(list, after, until, stated)
+		if n < room {
+			return next, laterOf(after, lastOf(until))
+		}
+		after = c.ds[n-1]
+	}
+	return noTime, after
+}
+
+// page is one step of take, and returns how much it has looked at.
+func (c *collection) page(list func(state.Due, int64, []state.Due) (int, int64), after state.Due, until int64, stated bool) (n int, next int64) {
+	claims := &c.p.s.claims
+	claims.mu.Lock()
+	defer claims.mu.Unlock()
+	n, next = list(after, until, c.ds[:len(c.ds)-len(c.ops)])
+	c.p.rows.Add(int64(n))
+	for i := range c.ds[:n] {
+		d := &c.ds[i]
+		level := d.Group == "" && d.Kind == state.ViewDelay
+		if !stated && !level {
+			continue
+		}
+		if _, ok := claims.takeLocked(claim{d.Group, d.Address}, state.Unknown); ok {
+			c.ops = append(c.ops, c.p.op(d))
+			continue
+		}
+		if c.claimed = true; level {
+			c.open = min(c.open, d.Due)
 		}
 	}
-	return ops, next, claimed
+	return n, next
 }
 
 // op publishes d.
@@ -192,6 +252,18 @@ func (s *Store) Returns(after state.Due, dst []state.Due) int {
 	s.machine.RLock()
 	defer s.machine.RUnlock()
 	return s.machine.Returns(after, dst)
+}
+
+func (s *Store) delaysUntil(after state.Due, until int64, dst []state.Due) (n int, next int64) {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	return s.machine.DelaysUntil(after, until, dst)
+}
+
+func (s *Store) returnsUntil(after state.Due, until int64, dst []state.Due) (n int, next int64) {
+	s.machine.RLock()
+	defer s.machine.RUnlock()
+	return s.machine.ReturnsUntil(after, until, dst)
 }
 
 // CancelDelay takes a delayed message back: it is never published. ErrNoDelay when none waits at the address, or it is just being

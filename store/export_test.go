@@ -62,3 +62,6 @@ func (s *Store) OperateSync(ops []state.Op) error {
 	_, err := s.operate(ops, true)
 	return err
 }
+
+// RowsRead is how many rows of what waits the publisher has read.
+func (s *Store) RowsRead() int64 { return s.publisher.rows.Load() }

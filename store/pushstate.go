@@ -193,7 +193,7 @@ func (d *dispatcher) operations(v record.View) {
 	for i := range ops {
 		switch ops[i].Kind {
 		case state.OpDefer, state.OpReturn, state.OpHold, state.OpPopped:
-			s.publisher.expect(ops[i].Due)
+			s.publisher.expect(ops[i].Due, ops[i].Kind == state.OpDefer)
 		}
 	}
 }

@@ -138,6 +138,6 @@ func (d *dispatcher) waits(v record.View) {
 	}
 	s.machine.Unlock()
 	if !half && !d.replaying {
-		s.publisher.expect(due)
+		s.publisher.expect(due, kind == state.ViewTimer)
 	}
 }

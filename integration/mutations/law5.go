@@ -65,7 +65,7 @@ func law5() []mutation {
 		},
 		{
 			law: "5", name: "a due message is published by two at a time", file: "store/delays.go",
-			old: "if _, ok := s.claims.takeLocked(claim{d.Group, d.Address}, state.Unknown); ok {", new: "if _, ok := s.claims.takeLocked(claim{d.Group, d.Address}, state.Unknown); ok || true {",
+			old: "if _, ok := claims.takeLocked(claim{d.Group, d.Address}, state.Unknown); ok {", new: "if _, ok := claims.takeLocked(claim{d.Group, d.Address}, state.Unknown); ok || true {",
 			pkg: inStore, test: "TestLaw5ACancelIsNotOvertakenByThePublish",
 		},
 		{

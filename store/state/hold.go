@@ -370,24 +370,41 @@ type Due struct {
 // Delays fills dst with delayed messages in the order of their time, starting behind after, or at the first one when after is
 // the zero Due.
 func (m *Machine) Delays(after Due, dst []Due) int {
-	return m.dues(spaceDelay, m.stats.Delays, after, dst)
+	n, _ := m.dues(spaceDelay, m.stats.Delays, after, math.MaxInt64, dst)
+	return n
 }
 
 // Returns is Delays for what pull groups have sent back, or had been given by a pop of another program and not acknowledged.
 func (m *Machine) Returns(after Due, dst []Due) int {
-	return m.dues(spaceReturn, m.stats.Returns, after, dst)
+	n, _ := m.dues(spaceReturn, m.stats.Returns, after, math.MaxInt64, dst)
+	return n
 }
 
-func (m *Machine) dues(s space, count int, after Due, dst []Due) int {
+// DelaysUntil is Delays for what is due at a time or before, which is all that it reads, but for one: next is the time of the first one
+// behind it, math.MaxInt64 when there is none, or dst is full.
+func (m *Machine) DelaysUntil(after Due, until int64, dst []Due) (n int, next int64) {
+	return m.dues(spaceDelay, m.stats.Delays, after, until, dst)
+}
+
+// ReturnsUntil is DelaysUntil for Returns.
+func (m *Machine) ReturnsUntil(after Due, until int64, dst []Due) (n int, next int64) {
+	return m.dues(spaceReturn, m.stats.Returns, after, until, dst)
+}
+
+func (m *Machine) dues(s space, count int, after Due, until int64, dst []Due) (n int, next int64) {
+	next = math.MaxInt64
 	if count == 0 || len(dst) == 0 {
-		return 0
+		return 0, next
 	}
 	due, address := after.Due, after.Address
 	if after == (Due{}) {
 		due, address = -1, -1
 	}
-	n := 0
 	m.byDue(s, due, address, after.fromGroup, func(w *waiting) bool {
+		if w.due > until {
+			next = w.due
+			return false
+		}
 		d := Due{Kind: ViewKind(w.flags), Topic: m.topicName(w.topic), Address: w.address, Position: w.position, Size: w.size, Due: w.due, Attempt: w.attempt, fromGroup: w.group}
 		if s == spaceReturn {
 			d.Kind, d.Level, d.Group = ViewRetry, int32(w.flags&^popped), m.groupName(w.group)
@@ -399,7 +416,7 @@ func (m *Machine) dues(s space, count int, after Due, dst []Due) int {
 		n++
 		return n < len(dst)
 	})
-	return n
+	return n, next
 }
 
 // DelayAt finds a delayed message by its address.
