@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"slices"
 
@@ -25,6 +26,10 @@ type Expiry struct {
 	Reason string `json:"reason"`
 	Face   string `json:"face"` // "push": by the group's cursor; "pull": by its committed offset
 	Time   int64  `json:"time"` // milliseconds since 1970
+
+	// Below is the log position below which everything was about to be deleted; 0 in records of earlier versions. Until that has come to its
+	// end the messages are there, and no other record names them.
+	Below int64 `json:"below"`
 }
 
 // Why segments go.
@@ -37,13 +42,23 @@ const (
 // expireBelow writes down which groups have not read what is below position, and brings the cursors of push groups there.
 func (s *Store) expireBelow(position int64, reason string) error {
 	now := s.o.Now().UnixMilli()
+	n := &s.clean.told
+	if err := n.load(s); err != nil {
+		return err
+	}
+	n.drop(s.log.Min())
 	var all []Expiry
 	add := func(q *queue.Queue, group, face string, from int64) {
 		low, _ := q.Range()
 		first, end := max(low, from), q.SearchAddress(position)
-		if first < end {
-			all = append(all, Expiry{Group: group, Topic: q.Topic().Name(), Queue: q.ID(), First: first, Last: end - 1, Count: end - first, Reason: reason, Face: face, Time: now})
+		if first >= end {
+			return
 		}
+		n.rest(readBy{q.Topic().Name(), group, face, q.ID()}, q, first, end-1, func(first, last int64) {
+			all = append(all, Expiry{
+				Group: group, Topic: q.Topic().Name(), Queue: q.ID(), First: first, Last: last, Count: last - first + 1, Reason: reason, Face: face, Time: now, Below: position,
+			})
+		})
 	}
 	for _, c := range s.tables.offsets.All() {
 		if q := s.index.Queue(c.Topic, c.Queue, false); q != nil {
@@ -67,24 +82,26 @@ func (s *Store) expireBelow(position int64, reason string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.appendOwn(s.own.expiry, text, true); err != nil {
+		it, err := s.appendOwn(s.own.expiry, text, true)
+		if err != nil {
 			return err
 		}
+		n.note(e, it.Position)
 		s.clean.expired.Add(e.Count)
 		s.clean.expiries.Add(1)
 		s.event(levelWarn, "messages were deleted before a group had read them", "group", e.Group, "topic", e.Topic, "queue", e.Queue,
 			"first", e.First, "last", e.Last, "count", e.Count, "reason", e.Reason, "face", e.Face)
 	}
 	for len(ops) > 0 {
-		n := min(len(ops), 4096)
-		at, err := s.operateReserved(ops[:n])
+		some := ops[:min(len(ops), 4096)]
+		at, err := s.operateReserved(some)
 		if err == nil {
 			err = s.waitApplied(at)
 		}
 		if err != nil {
 			return err
 		}
-		ops = ops[n:]
+		ops = ops[len(some):]
 	}
 	return nil
 }
@@ -119,7 +136,11 @@ func (s *Store) Expiries(most int) ([]Expiry, error) {
 			return all, err
 		}
 		for _, e := range es[:n] {
-			if x, ok := s.expiry(e); ok {
+			x, err := s.expiry(e)
+			if errors.Is(err, ErrUnavailable) {
+				return all, err
+			}
+			if err == nil { // else it went meanwhile
 				all = append(all, x)
 			}
 		}
@@ -128,14 +149,17 @@ func (s *Store) Expiries(most int) ([]Expiry, error) {
 	return all, nil
 }
 
-func (s *Store) expiry(e queue.Entry) (x Expiry, ok bool) {
+func (s *Store) expiry(e queue.Entry) (x Expiry, err error) {
 	b, release, err := s.Record(e)
 	if err != nil {
-		return x, false // it went meanwhile
+		return x, err
 	}
 	defer release()
 	v, err := record.Parse(b)
-	return x, err == nil && json.Unmarshal(v.Body(), &x) == nil
+	if err == nil {
+		err = json.Unmarshal(v.Body(), &x)
+	}
+	return x, err
 }
 
 // keptForGroups says whether a segment that has become too old, with records no newer than newest, has messages of a topic that is kept

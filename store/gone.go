@@ -144,11 +144,14 @@ func (s *Store) expireViews(position int64, all []Expiry, now int64) []Expiry {
 			s.machine.RUnlock()
 		}
 		add := func(r readBy) {
+			if s.clean.told.view(r, offset, &e) {
+				return
+			}
 			i, ok := at[r]
 			if !ok {
 				i = len(all)
 				at[r] = i
-				all = append(all, Expiry{Group: r.group, Topic: r.topic, Queue: r.queue, First: offset, Reason: reasonBody, Face: r.face, Time: now})
+				all = append(all, Expiry{Group: r.group, Topic: r.topic, Queue: r.queue, First: offset, Reason: reasonBody, Face: r.face, Time: now, Below: position})
 			}
 			all[i].Last = offset
 			all[i].Count++

@@ -101,7 +101,7 @@ func TestLaw5ViewsWhoseBodyWentEarlyAreNamed(t *testing.T) {
 				if _, twice := got[key]; twice {
 					t.Errorf("named twice: %+v", e)
 				}
-				e.Time, e.Reason, e.Face, e.Group = 0, "", "", ""
+				e.Time, e.Below, e.Reason, e.Face, e.Group = 0, 0, "", "", ""
 				got[key] = e
 			}
 			if d := cmp.Diff(map[string]store.Expiry{

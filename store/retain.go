@@ -88,6 +88,7 @@ type cleaner struct {
 	looking sync.Mutex                    // one look at a time
 	full    atomic.Pointer[DiskFullError] // why messages are refused; nil: they are not
 	failing bool                          // of the last look
+	told    told                          // what was said of a deletion that has not come to its end
 	said    func(part int, last bool)     // nil, but in tests: called when a piece of the state was restated
 
 	segments, moved, lost, expiries, expired, failures, used atomic.Int64

@@ -320,6 +320,12 @@ func TestLaw1PowerCutsAtEveryOperationOfADeletion(t *testing.T) {
 				if s.Bounds().Min > low {
 					gone++
 				}
+				if clean(t, s); s.Bounds().Min <= low {
+					t.Errorf("power cut before %s: nothing is deleted behind it", ops[i])
+				}
+				if all, err := s.Expiries(1000); err != nil || len(namedTwice(all)) > 0 {
+					t.Errorf("power cut before %s: %d messages are named twice, %v", ops[i], len(namedTwice(all)), err)
+				}
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}

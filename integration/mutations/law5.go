@@ -55,7 +55,7 @@ func law5() []mutation {
 		},
 		{
 			law: "5", name: "what a group has not read goes without a word", file: "store/expire.go",
-			old: "if first < end {", new: "if false {",
+			old: "if first >= end {", new: "if true {",
 			pkg: inStore, test: "TestLaw1AnswersAreTheSameWithoutViewsAfterSegmentsWereDeleted",
 		},
 		{
