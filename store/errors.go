@@ -83,3 +83,11 @@ func (e *ConfigError) Error() string {
 }
 
 func (e *ConfigError) Is(target error) bool { return target == ErrConfigChanged }
+
+// passing is err if another try may succeed, else nil: what was to be read is gone or damaged, and stays so.
+func passing(err error) error {
+	if errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return nil
+}

@@ -75,7 +75,10 @@ func (s *Store) expireBelow(position int64, reason string) error {
 		}
 		ops = append(ops, state.Op{Kind: state.OpCursor, Topic: p.Topic, Group: p.Group, First: position})
 	}
-	all = s.expireViews(position, all, now)
+	all, err := s.expireViews(position, all, now)
+	if err != nil {
+		return err
+	}
 	for i := range all {
 		e := &all[i]
 		text, err := json.Marshal(e)
@@ -163,13 +166,15 @@ func (s *Store) expiry(e queue.Entry) (x Expiry, err error) {
 }
 
 // keptForGroups says whether a segment that has become too old, with records no newer than newest, has messages of a topic that is kept
-// until it is consumed, or the bodies of such, and some push group has not read them.
+// until it is consumed, or the bodies of such, and some push group has not read them, as far as that can be told. Bodies of a queue are in
+// any order: a group may have passed everything in the segment and not read a view in a later one whose body is here. Such a view is younger
+// than its body by the view window at most, which so counts here as it does in the age limit.
 func (s *Store) keptForGroups(seg log.Segment, newest int64) bool {
 	all, _ := s.tables.topics.All()
-	now := s.now()
+	age := s.now() - newest - s.o.Retention.ViewWindow.Milliseconds()
 	for _, c := range all {
 		most, ok := c.KeepUntilConsumed()
-		if !ok || now-newest >= most.Milliseconds() {
+		if !ok || age >= most.Milliseconds() {
 			continue
 		}
 		t := s.index.Topic(c.Name, false)
@@ -180,17 +185,20 @@ func (s *Store) keptForGroups(seg log.Segment, newest int64) bool {
 		behind := s.machine.BehindOf(math.MaxInt64)
 		s.machine.RUnlock()
 		behind = slices.DeleteFunc(behind, func(p state.TopicPosition) bool { return p.Topic != c.Name })
-		if len(behind) > 0 && s.viewWaits(c.Name, seg.End, behind) {
-			return true
-		}
 		for _, p := range behind {
 			if p.Cursor >= seg.End {
 				continue
 			}
 			var es [1]TopicEntry
-			if n, err := t.Read(p.Cursor, es[:]); err == nil && n == 1 && es[0].Address < seg.End {
-				return true
+			if n, err := t.Read(p.Cursor, es[:]); err != nil || n == 1 && es[0].Address < seg.End {
+				return true // after an error it may be so; the next look asks again
 			}
+		}
+		if len(behind) == 0 {
+			continue
+		}
+		if waits, err := s.viewWaits(c.Name, seg.End, behind); waits || err != nil {
+			return true
 		}
 	}
 	return false

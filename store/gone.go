@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"sync"
 
@@ -60,11 +61,11 @@ func (s *Store) segmentOf(position int64) int64 {
 }
 
 // viewsAbove calls fn for the views at addresses of at least position whose bodies are below it and not gone yet, in the order of
-// addresses, until it returns false.
-func (s *Store) viewsAbove(position int64, fn func(topic string, id int32, offset int64, e queue.Entry) bool) {
+// addresses, until it returns false. What is damaged has none; after an error some may be missing.
+func (s *Store) viewsAbove(position int64, fn func(topic string, id int32, offset int64, e queue.Entry) bool) error {
 	q := s.index.Queue(OQTopic, 0, false)
 	if q == nil {
-		return
+		return nil
 	}
 	gone, more := s.log.Min(), true
 	segs := s.log.Segments()
@@ -76,16 +77,24 @@ func (s *Store) viewsAbove(position int64, fn func(topic string, id int32, offse
 		var es [64]queue.Entry
 		for o := q.SearchAddress(seg.Base); o < end; {
 			n, err := q.Read(o, es[:min(end-o, int64(len(es)))])
+			var damaged *queue.CorruptError
+			if err != nil && !errors.As(err, &damaged) {
+				return err
+			}
 			if err != nil || n == 0 {
-				break // told where the index is read for somebody
+				low = 0 // looked at again next time; told where the index is read for somebody
+				break
 			}
 			for k := range es[:n] {
-				s.viewsIn(&es[k], func(topic string, id int32, offset int64, e queue.Entry) {
+				err := s.viewsIn(&es[k], func(topic string, id int32, offset int64, e queue.Entry) {
 					low = min(low, e.Position)
 					if more && e.Address >= position && e.Position < position && e.Position >= gone {
 						more = fn(topic, id, offset, e)
 					}
 				})
+				if err != nil {
+					return err
+				}
 			}
 			o += int64(n)
 		}
@@ -93,27 +102,29 @@ func (s *Store) viewsAbove(position int64, fn func(topic string, id int32, offse
 			s.lows.note(seg.Base, low, true)
 		}
 	}
+	return nil
 }
 
-// viewsIn calls fn for the views of an operate-queue record.
-func (s *Store) viewsIn(e *queue.Entry, fn func(topic string, id int32, offset int64, e queue.Entry)) {
+// viewsIn calls fn for the views of an operate-queue record, and fails only when it cannot be read at the moment.
+func (s *Store) viewsIn(e *queue.Entry, fn func(topic string, id int32, offset int64, e queue.Entry)) error {
 	const flagAt = 16
 	b, release, err := s.log.Read(e.Position, flagAt+4)
 	if err != nil {
-		return
+		return passing(err)
 	}
 	has := binary.BigEndian.Uint32(b[flagAt:])&flagViews != 0
 	release()
 	if !has {
-		return
+		return nil
 	}
 	if b, release, err = s.log.Read(e.Position, int(e.Size)); err != nil {
-		return
+		return passing(err)
 	}
 	defer release()
 	if v, err := record.Parse(b); err == nil {
 		_ = ViewsOf(v, fn) // one that cannot be read was told when it was dispatched
 	}
+	return nil
 }
 
 // readBy is what one group has not read of one queue.
@@ -123,12 +134,12 @@ type readBy struct {
 }
 
 // expireViews adds to all, for each group and queue, the views that it has not read and that lose their body now.
-func (s *Store) expireViews(position int64, all []Expiry, now int64) []Expiry {
+func (s *Store) expireViews(position int64, all []Expiry, now int64) ([]Expiry, error) {
 	var pulled map[string]map[int32][]readBy
 	offsets := map[readBy]int64{}
 	var pushed []state.TopicPosition
 	at := map[readBy]int{}
-	s.viewsAbove(position, func(topic string, id int32, offset int64, e queue.Entry) bool {
+	err := s.viewsAbove(position, func(topic string, id int32, offset int64, e queue.Entry) bool {
 		if pulled == nil { // the first
 			pulled = map[string]map[int32][]readBy{}
 			for _, c := range s.tables.offsets.All() {
@@ -168,16 +179,16 @@ func (s *Store) expireViews(position int64, all []Expiry, now int64) []Expiry {
 		}
 		return true
 	})
-	return all
+	return all, err
 }
 
 // viewWaits says whether a view that a push group has not read yet, of the topic, has its body in a segment.
-func (s *Store) viewWaits(topic string, end int64, behind []state.TopicPosition) (waits bool) {
-	s.viewsAbove(end, func(of string, _ int32, _ int64, e queue.Entry) bool {
+func (s *Store) viewWaits(topic string, end int64, behind []state.TopicPosition) (waits bool, err error) {
+	err = s.viewsAbove(end, func(of string, _ int32, _ int64, e queue.Entry) bool {
 		for i := range behind {
 			waits = waits || of == topic && behind[i].Topic == topic && behind[i].Owes(e.Address)
 		}
 		return !waits
 	})
-	return waits
+	return waits, err
 }

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -165,6 +168,93 @@ func TestBodiesOfViewsAreKeptUntilConsumed(t *testing.T) {
 	settle(t, s)
 	if n := look(t, s); n == 0 {
 		t.Error("nothing deleted although everything was read")
+	}
+}
+
+// Bodies of a queue are in any order: a group has passed everything in the first segment, so its first unread message is in a later one, and
+// still it has not read a view whose body is in the first. The segment stays until the view is read, or for as long as the topic says after the
+// view was made; also after a start, when nobody has looked where the bodies of views are, and while the log cannot be read.
+func TestBodiesBelowTheFirstUnreadMessageAreKeptUntilConsumed(t *testing.T) {
+	for _, way := range []string{"read", "age", "a start", "unavailable"} {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newClock()
+				var full atomic.Bool
+				o := retentionOn(c, vfs.Intercept(vfs.NewMem(), func(op vfs.Op) error {
+					if op.Kind == "openread" && full.Load() {
+						return syscall.EMFILE
+					}
+					return nil
+				}))
+				o.Retention.ViewWindow = 30 * time.Minute
+				s, err := tryOpen(t, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cfg := meta.DefaultTopic("K")
+				cfg.Attributes = map[string]string{"fusion.until-consumed": "3h"}
+				if err := s.Topics().Put(cfg); err != nil {
+					t.Fatal(err)
+				}
+				addTopic(t, s, "F", meta.Async)
+				operate(t, s, bindOps("K", "off")...)
+				operate(t, s, state.Op{Kind: state.OpDetach, Topic: "K", Group: "off"})
+				h := half(t, s, "K", 0, "body")
+				fillTopic(t, s, c, "F", 1, 80)
+				first := send(t, s, "K", 0, "the first unread message")
+				fillTopic(t, s, c, "F", 1, 80)
+				c.pass(11 * time.Minute)
+				if err := endHalf(s, h.Address, true); err != nil {
+					t.Fatal(err)
+				}
+				view := views(t, s, "K")[0]
+				fillTopic(t, s, c, "F", 1, 80)
+				operate(t, s, opCursor("K", "off", first.Address))
+				settle(t, s)
+				if segment := o.SegmentBytes; view.Position/segment >= first.Address/segment || first.Address/segment >= view.Address/segment {
+					t.Fatalf("body at %d, first unread message at %d, view at %d", view.Position, first.Address, view.Address)
+				}
+				if way == "a start" || way == "unavailable" {
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
+					}
+					o.Exchange = newFanout()
+					if s, err = tryOpen(t, o); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.pass(90 * time.Minute)
+				if way == "unavailable" {
+					time.Sleep(time.Hour) // no segment is open for reading any more
+					full.Store(true)
+					if n, _ := s.Look(); n != 0 {
+						t.Errorf("%d segments deleted while nobody can tell what is in them", n)
+					}
+					full.Store(false)
+				}
+				for range 2 {
+					if n := look(t, s); n != 0 {
+						t.Fatalf("%d segments deleted, the first has a body that a group has not read", n)
+					}
+				}
+				if way == "age" {
+					c.pass(80 * time.Minute) // more than three hours after the body was stored, less after the view was made
+					if n := look(t, s); n != 0 {
+						t.Fatalf("%d segments deleted, the first has a body that may be read for three hours", n)
+					}
+					c.pass(30 * time.Minute)
+				} else {
+					operate(t, s, opCursor("K", "off", view.Address+1))
+					settle(t, s)
+				}
+				if n := look(t, s); n == 0 {
+					t.Error("nothing deleted in the end")
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
 	}
 }
 
