@@ -185,6 +185,9 @@ func (s *Store) popped(p *rocketmq.Popped) (*state.Op, error) {
 			v, err = record.Parse(b)
 		}
 	}
+	if passing(err) != nil {
+		return nil, err
+	}
 	if err != nil {
 		s.event(levelWarn, "message that a group has not acknowledged is gone", "topic", p.Topic, "group", p.Group, "queue", p.Queue, "offset", p.Offset, "err", err)
 		return nil, nil

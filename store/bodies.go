@@ -52,9 +52,9 @@ func namesBodies(ops []state.Op) bool {
 }
 
 // keepBodies returns ops with other bodies where those that they name are too old, or about to go, and were appended again, or have moved
-// meanwhile. It changes neither ops nor what they point to. ErrNotAddress: what was sent back has gone.
+// meanwhile. It changes neither ops nor what they point to. ErrNotAddress: what was sent back has gone; ErrUnavailable: a body cannot be read at the moment.
 func (s *Store) keepBodies(ops []state.Op) ([]state.Op, error) {
-	now := s.now()
+	now, window := s.now(), s.o.Retention.ViewWindow.Milliseconds()
 	var others map[bodyAt]bodyAt
 	var old []bodyAt
 	for i := range ops {
@@ -71,8 +71,16 @@ func (s *Store) keepBodies(ops []state.Op) ([]state.Op, error) {
 			} else if op.View == nil {
 				return nil, ErrNotAddress
 			}
-		case b.position < s.bodies.cut, op.View != nil && s.isOld(b, now):
+		case b.position < s.bodies.cut:
 			old = append(old, b)
+		case op.View != nil:
+			is, err := s.isOld(b, now, window)
+			if err != nil {
+				return nil, err
+			}
+			if is {
+				old = append(old, b)
+			}
 		}
 	}
 	if len(old) == 0 && others == nil {
@@ -144,31 +152,30 @@ func (s *Store) body(address, position int64, size int32) (b []byte, release fun
 	return b, release, err
 }
 
-// isOld says whether the record of a body was put there longer than the view window before now. One that cannot be read is not: there is
+// isOld says whether the record of a body was put there longer than the view window before now. One that is damaged is not: there is
 // nothing to append, and who reads the view says so.
-func (s *Store) isOld(b bodyAt, now int64) bool {
-	window := s.o.Retention.ViewWindow.Milliseconds()
+func (s *Store) isOld(b bodyAt, now, window int64) (bool, error) {
 	y := s.bodies.young.Load()
 	if y != nil && b.position >= y.position && now-y.time <= window {
-		return false // store times never go back along the log
+		return false, nil // store times never go back along the log
 	}
 	raw, release, err := s.log.Read(b.position, int(b.size))
 	if err != nil {
-		return false
+		return false, passing(err)
 	}
 	defer release()
 	v, err := record.Parse(raw)
 	if err != nil {
-		return false
+		return false, nil
 	}
 	p := s.placedAt(b.position, v)
 	if now-p.time > window {
-		return true
+		return true, nil
 	}
 	if y == nil || now-y.time > window || p.position < y.position && now-p.time < window/2 {
 		s.bodies.young.Store(&p)
 	}
-	return false
+	return false, nil
 }
 
 // placedAt is when v came to where it is: when it was stored, or moved.
@@ -196,6 +203,9 @@ func (s *Store) copySome(old []bodyAt, copies map[bodyAt]bodyAt) (done int, err 
 	var body []byte
 	for _, o := range old {
 		b, release, err := s.log.Read(o.position, int(o.size))
+		if passing(err) != nil {
+			return 0, err
+		}
 		if err != nil {
 			release = noRelease // damaged: it stays where it is
 		} else if len(body) > 0 && len(body)+len(b) > s.movedRoom() {

@@ -108,16 +108,16 @@ func (s *Store) syncLog() error {
 
 // replayDamaged gives the index what can still be told of the records in a damaged range: those whose head is sound keep their queue offset.
 // Readers get an error for them.
-func (s *Store) replayDamaged(r log.Range) {
+func (s *Store) replayDamaged(r log.Range) error {
 	for at := r.From; at < r.To; {
 		b, release, err := s.log.ReadDamaged(at, r.To)
 		if err != nil {
-			return
+			return passing(err)
 		}
 		v, err := record.Parse(b)
 		if err != nil || v.PhysicalOffset() != at {
 			release()
-			return
+			return nil
 		}
 		e := queue.Entry{Address: at, Position: at, Size: v.Size(), TagsCode: v.TagsCode(), Time: v.StoreTime()}
 		topic, id, offset, tx := string(v.Topic()), v.QueueID(), v.QueueOffset(), v.TxType()
@@ -129,6 +129,7 @@ func (s *Store) replayDamaged(r log.Range) {
 		}
 		at += int64(e.Size)
 	}
+	return nil
 }
 
 // fillGap makes entries without a record for the offsets that are missing before e, when the log is damaged where their records must have

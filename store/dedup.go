@@ -155,9 +155,9 @@ func (s *Store) claim(c *onceCall, i int, id *onceID, sync bool) error {
 	var found bool
 	var err error
 	if recent {
-		r, found = s.first(at, id, since)
+		r, found, err = s.first(at, id, since)
 	}
-	if !found {
+	if !found && err == nil {
 		begin := since
 		old := s.mayBeKept(id.hash, since)
 		if old {
@@ -229,31 +229,37 @@ func (s *Store) finish(c *onceCall, ms []Message, rs []Result) {
 }
 
 // first looks at a candidate for the message: at the record at an address, or the record that the view there shows. It counts when it was stored at
-// since or later, or is owed to somebody by name.
-func (s *Store) first(at int64, id *onceID, since int64) (Result, bool) {
-	if b, release, err := s.recordBytes(at); err == nil {
+// since or later, or is owed to somebody by name. It fails only when that cannot be told at the moment.
+func (s *Store) first(at int64, id *onceID, since int64) (r Result, ok bool, err error) {
+	b, release, err := s.recordBytes(at)
+	if err == nil {
 		defer release()
 		if v, err := record.Parse(b); err == nil {
-			return s.firstRecord(at, v, id, since)
+			r, ok = s.firstRecord(at, v, id, since)
+			return r, ok, nil
 		}
+	}
+	if passing(err) != nil {
+		return r, false, err
 	}
 	op, _, err := s.viewAt(at)
 	if err != nil {
-		return Result{}, false
+		return r, false, passing(err)
 	}
 	if _, owed := s.owedAt(op.View.Topic, at); !owed {
-		return Result{}, false
+		return r, false, nil
 	}
-	b, release, err := s.log.Read(op.View.Position, int(op.View.Size))
+	b, done, err := s.log.Read(op.View.Position, int(op.View.Size))
 	if err != nil {
-		return Result{}, false
+		return r, false, passing(err)
 	}
-	defer release()
+	defer done()
 	v, err := record.Parse(b)
 	if err != nil {
-		return Result{}, false
+		return r, false, nil
 	}
-	return s.firstResult(v, id)
+	r, ok = s.firstResult(v, id)
+	return r, ok, nil
 }
 
 // firstRecord is first for the record v, which was appended at an address or moved there.
@@ -315,6 +321,9 @@ func (s *Store) recordBytes(at int64) (b []byte, release func(), err error) {
 		}
 		return s.log.Read(at, size)
 	}
+	if passing(err) != nil {
+		return nil, nil, err
+	}
 	_, b, release, err = s.movedRecord(at)
 	return b, release, err
 }
@@ -331,10 +340,14 @@ func (s *Store) askKeys(id *onceID, begin, since, need int64) (r Result, found b
 				return Result{}, false, ErrNotIndexed
 			}
 		}
+		var failed error
 		err = s.keys.Query(id.hash, begin, 1<<62, func(at int64) bool {
-			r, found = s.first(at, id, since)
-			return !found
+			r, found, failed = s.first(at, id, since)
+			return !found && failed == nil
 		})
+		if failed != nil {
+			return r, false, failed
+		}
 		var corrupt *lookup.CorruptError
 		if found || err == nil || !errors.As(err, &corrupt) {
 			return r, found, err

@@ -101,6 +101,13 @@ func (p *publisher) publishDue(ctx context.Context) int64 {
 		c := p.collect(now, ds)
 		if len(c.ops) == 0 {
 			p.seen = c.seen
+			if c.err != nil {
+				if !p.failing {
+					s.event(levelWarn, "messages that are due cannot be read at the moment, which is tried again", "err", c.err)
+				}
+				p.failing = true
+				return now + publishPause.Milliseconds()
+			}
 			if c.claimed { // somebody else ends what is due
 				return min(c.next, now+claimedPause.Milliseconds())
 			}
@@ -136,7 +143,8 @@ type collection struct {
 	claimed bool        // somebody else ends some of it
 	next    int64       // when something else is due
 	seen    state.Due   // publisher.seen, once ops have taken effect
-	open    int64       // the least time of a message delayed by a level that somebody else ends; noTime without one
+	open    int64       // the least time of a message delayed by a level that somebody else ends, or that err is of; noTime without one
+	err     error       // why something that is due cannot be read at the moment
 }
 
 // lastOf is the place behind everything that is due at a time.
@@ -184,7 +192,11 @@ func (c *collection) full() bool { return len(c.ops) == len(c.ds) }
 func (c *collection) take(list func(state.Due, int64, []state.Due) (int, int64), after state.Due, until int64, stated bool) (next int64, seen state.Due) {
 	for !c.full() {
 		room := len(c.ds) - len(c.ops)
-		n, next := c.page(list, after, until, stated)
+		n, next, err := c.page(list, after, until, stated)
+		if err != nil {
+			c.err = err
+			return noTime, after
+		}
 		if n < room {
 			return next, laterOf(after, lastOf(until))
 		}
@@ -193,8 +205,8 @@ func (c *collection) take(list func(state.Due, int64, []state.Due) (int, int64),
 	return noTime, after
 }
 
-// page is one step of take, and returns how much it has looked at.
-func (c *collection) page(list func(state.Due, int64, []state.Due) (int, int64), after state.Due, until int64, stated bool) (n int, next int64) {
+// page is one step of take, and returns how much it has looked at. What cannot be read at the moment ends it: what is due later waits.
+func (c *collection) page(list func(state.Due, int64, []state.Due) (int, int64), after state.Due, until int64, stated bool) (n int, next int64, err error) {
 	claims := &c.p.s.claims
 	claims.mu.Lock()
 	defer claims.mu.Unlock()
@@ -206,19 +218,29 @@ func (c *collection) page(list func(state.Due, int64, []state.Due) (int, int64),
 		if !stated && !level {
 			continue
 		}
-		if _, ok := claims.takeLocked(claim{d.Group, d.Address}, state.Unknown); ok {
-			c.ops = append(c.ops, c.p.op(d))
-			continue
+		name := claim{d.Group, d.Address}
+		_, ours := claims.takeLocked(name, state.Unknown)
+		if ours {
+			var op state.Op
+			if op, err = c.p.op(d); err == nil {
+				c.ops = append(c.ops, op)
+				continue
+			}
+			delete(claims.of, name) // nobody has seen it
 		}
-		if c.claimed = true; level {
+		if level {
 			c.open = min(c.open, d.Due)
 		}
+		if err != nil {
+			return n, next, err
+		}
+		c.claimed = true
 	}
-	return n, next
+	return n, next, nil
 }
 
-// op publishes d.
-func (p *publisher) op(d *state.Due) state.Op {
+// op publishes d. It fails only when that cannot be read at the moment.
+func (p *publisher) op(d *state.Due) (state.Op, error) {
 	s := p.s
 	op := state.Op{Kind: state.OpPublish, Topic: d.Topic, Group: d.Group, First: d.Address}
 	var err error
@@ -226,6 +248,9 @@ func (p *publisher) op(d *state.Due) state.Op {
 		op.View, err = s.retryView(d)
 	} else {
 		op.View, err = s.waitingView(d.Kind, d.Address, d.Position, d.Size)
+	}
+	if passing(err) != nil {
+		return op, err
 	}
 	if err != nil {
 		// Its view ends the wait and names the place; readers step over what they cannot read.
@@ -236,7 +261,7 @@ func (p *publisher) op(d *state.Due) state.Op {
 			s.placeRetry(op.View, d)
 		}
 	}
-	return op
+	return op, nil
 }
 
 // Delays fills dst with delayed messages in the order in which they are due, starting behind after, or at the first one when after is the

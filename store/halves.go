@@ -281,9 +281,10 @@ func (s *Store) CheckHalves(cs []HalfCheck) error {
 }
 
 // SetHalvesAside moves undecided halves to where nobody is asked about them any more: each is shown in AsideTopic, and can still be
-// committed or rolled back.
+// committed or rolled back. After an error some may be where they were.
 func (s *Store) SetHalvesAside(addresses []int64) error {
 	var ops []state.Op
+	var failed error
 	s.claims.mu.Lock()
 	for _, a := range addresses {
 		h := s.Half(a)
@@ -293,10 +294,13 @@ func (s *Store) SetHalvesAside(addresses []int64) error {
 		show := &state.View{Kind: state.ViewAside, Topic: AsideTopic, Position: h.Position, Size: h.Size, Reconsume: h.Checks}
 		if v, err := s.waitingView(state.ViewAside, a, h.Position, h.Size); err == nil {
 			show.TagsCode = v.TagsCode
+		} else if passing(err) != nil {
+			failed = err
+			continue
 		}
 		s.claims.takeLocked(claim{address: a}, state.Aside)
 		ops = append(ops, state.Op{Kind: state.OpPublish, Topic: h.Topic, First: a, View: show})
 	}
 	s.claims.mu.Unlock()
-	return errors.Join(s.writeEnds(ops)...)
+	return errors.Join(failed, errors.Join(s.writeEnds(ops)...))
 }

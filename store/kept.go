@@ -4,6 +4,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fusionmq/fusionmq/store/dedup"
 	"github.com/fusionmq/fusionmq/store/log"
@@ -88,22 +89,31 @@ func (s *Store) keepIDs() {
 		case <-s.stop:
 			return
 		case <-s.once.kept.wake:
-			s.keepRound()
+			if s.keepRound() == nil {
+				continue
+			}
+			select {
+			case <-s.stop:
+				return
+			case <-time.After(unavailableWait):
+			}
 		}
 	}
 }
 
-// keepRound brings the filter to now.
-func (s *Store) keepRound() {
+// keepRound brings the filter to now. What cannot be read at the moment ends it with an error, and the filter speaks for no more than before: the
+// next send asks for another round.
+func (s *Store) keepRound() error {
 	k := &s.once.kept
 	now := s.now()
 	told := s.log.Told()
 	if told > 0 && s.waitApplied(told-1) != nil {
-		return // closing
+		return nil // closing
 	}
 	owed := s.owedCount()
 	k.mu.Lock()
-	from, resets := k.mu.to, k.mu.resets
+	before, resets := k.mu.to, k.mu.resets
+	from := before
 	if f := k.mu.filter; f == nil || f.Len() > max(2*k.mu.was, f.Bytes()/2) {
 		from = 0
 		k.mu.next = dedup.NewFilter(min(s.o.OnceBytes/4, max(keptSmallest, 4*owed)))
@@ -118,7 +128,14 @@ func (s *Store) keepRound() {
 			n, next := s.machine.OwedFrom(from, math.MaxInt64, place, page)
 			s.machine.RUnlock()
 			for i := range page[:n] {
-				s.keepID(&page[i], true)
+				if err := s.keepID(&page[i], true); err != nil {
+					k.mu.Lock()
+					defer k.mu.Unlock()
+					if k.mu.next = nil; k.mu.resets == resets {
+						k.mu.to = before
+					}
+					return err
+				}
 			}
 			if n < len(page) {
 				break
@@ -130,7 +147,7 @@ func (s *Store) keepRound() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.mu.resets != resets || s.closed.Load() {
-		return // the next send asks for another one
+		return nil // the next send asks for another one
 	}
 	if k.mu.next != nil {
 		k.mu.filter, k.mu.next = k.mu.next, nil
@@ -139,6 +156,7 @@ func (s *Store) keepRound() {
 	k.size.Store(int64(k.mu.filter.Len()))
 	// What was appended at now or before and was not in the log yet waits for a quarter of a window at most.
 	k.mu.covers = now - s.once.windowMS/4
+	return nil
 }
 
 // owedCount is how much is owed by name.
@@ -149,11 +167,11 @@ func (s *Store) owedCount() int {
 	return st.Window + st.Retries + st.Halves + st.Aside + st.Delays + st.Returns
 }
 
-// keepID puts the ids of something that is owed into the filter.
-func (s *Store) keepID(e *state.OwedEntry, round bool) {
+// keepID puts the ids of something that is owed into the filter. It fails only when they cannot be read at the moment.
+func (s *Store) keepID(e *state.OwedEntry, round bool) error {
 	v, release, err := s.bodyOf(e)
 	if err != nil {
-		return // nobody can read it, or it is not owed any more
+		return passing(err) // else nobody can read it, or it is not owed any more
 	}
 	defer release()
 	k := &s.once.kept
@@ -165,13 +183,20 @@ func (s *Store) keepID(e *state.OwedEntry, round bool) {
 			k.add(t.keys.Hash(id), e.Address, round)
 		}
 	}
+	return nil
 }
 
 // bodyOf returns the record of something that is owed, also when it has just been moved.
 func (s *Store) bodyOf(e *state.OwedEntry) (v record.View, release func(), err error) {
 	position, size := e.Position, e.Size
-	if op, _, err := s.viewAt(e.Address); size == 0 && err == nil {
-		position, size = op.View.Position, op.View.Size
+	if size == 0 {
+		op, _, err := s.viewAt(e.Address)
+		if passing(err) != nil {
+			return v, nil, err
+		}
+		if err == nil {
+			position, size = op.View.Position, op.View.Size
+		}
 	}
 	for range 2 {
 		var b []byte
@@ -186,6 +211,9 @@ func (s *Store) bodyOf(e *state.OwedEntry) (v record.View, release func(), err e
 			}
 			release()
 			return v, nil, err
+		}
+		if passing(err) != nil {
+			break
 		}
 		o, ok := s.owedAt(e.Topic, e.Address)
 		if !ok || o.Position == position {
@@ -219,7 +247,9 @@ func (d *dispatcher) keep(v record.View, ops []state.Op) {
 		}
 		if o, ok := s.owedAt(e.Topic, e.Address); ok {
 			e.Position, e.Size = o.Position, o.Size
-			s.keepID(&e, false)
+			if s.keepID(&e, false) != nil {
+				s.once.kept.forget() // the key index is asked for everything until a round has ended
+			}
 		}
 	}
 }

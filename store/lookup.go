@@ -49,7 +49,7 @@ func (a *KeyAnswer) Release() {
 const maxCandidates = 1 << 16
 
 // ByKey finds visible messages by key. The key index lags behind the log, so it waits until the index has reached what is visible
-// now, or until ctx ends, and says which. The error is ErrClosed or one of reading the index.
+// now, or until ctx ends, and says which. The error is ErrClosed, ErrUnavailable or one of reading the index.
 func (s *Store) ByKey(ctx context.Context, q KeyQuery) (KeyAnswer, error) {
 	if q.Max < 1 || q.Key == "" || q.Begin > q.End {
 		_, at := s.keys.Position()
@@ -79,31 +79,41 @@ func (s *Store) byKey(q *KeyQuery) (KeyAnswer, error) {
 	a := KeyAnswer{Complete: true}
 	_, a.Indexed = s.keys.Position()
 	looked := 0
+	var failed error
 	err := s.keys.Query(lookup.TopicOf(q.Topic).HashString(q.Key), q.Begin, q.End, func(address int64) bool {
 		if looked++; looked > maxCandidates {
 			a.Complete = false
 			return false
 		}
-		if m, ok := s.matches(q, address); ok {
+		m, ok, err := s.matches(q, address)
+		if failed = err; err != nil {
+			return false
+		}
+		if ok {
 			a.Matches = append(a.Matches, m)
 		}
 		return len(a.Matches) < q.Max
 	})
+	if failed != nil {
+		a.Release()
+		return KeyAnswer{}, failed
+	}
 	return a, err
 }
 
-// matches looks at a candidate of the key index: it may have another key with the same hash, be deleted, or not be visible yet.
-func (s *Store) matches(q *KeyQuery, address int64) (Match, bool) {
+// matches looks at a candidate of the key index: it may have another key with the same hash, be deleted, or not be visible yet. It fails only when
+// that cannot be told at the moment.
+func (s *Store) matches(q *KeyQuery, address int64) (Match, bool, error) {
 	e, b, release, err := s.EntryAt(address)
 	if err != nil {
-		return Match{}, false
+		return Match{}, false, passing(err)
 	}
 	v, err := record.Parse(b)
 	if err != nil || e.Time < q.Begin || e.Time > q.End || string(v.Topic()) != q.Topic || !lookup.Has(v.Properties(), q.Key, q.Unique) {
 		release()
-		return Match{}, false
+		return Match{}, false, nil
 	}
-	return Match{TopicEntry: e, Record: b, Release: release}, true
+	return Match{TopicEntry: e, Record: b, Release: release}, true, nil
 }
 
 // Boundary says which offset a search by time returns among messages of one publish time, and between two.
@@ -144,6 +154,7 @@ func (s *Store) openKeys(end int64) error {
 	s.keys, err = lookup.Open(lookup.Config{
 		FS: s.o.FS, Dir: s.path(ownDir, keysDir), LogMin: s.log.Min(), LogEnd: end, SpanBytes: s.o.CheckpointBytes,
 		Scan:     s.scanKeys,
+		Passes:   func(err error) bool { return passing(err) != nil },
 		Boundary: func(pos int64) int64 { return pos / s.o.SegmentBytes * s.o.SegmentBytes },
 		Failed:   func(err error) { s.event(levelError, "key index could not be read or written", "err", err) },
 	})
@@ -219,7 +230,8 @@ func (s *Store) scanKeys(from, end int64, fn func(address, time int64, hashes []
 			}
 			b, release, gone := s.Record(e)
 			if gone != nil {
-				return // nobody can read it either
+				err = passing(gone) // else nobody can read it either
+				return
 			}
 			defer release()
 			if body, no := record.Parse(b); no == nil {

@@ -249,7 +249,9 @@ func (s *Store) recover(clean bool) error {
 	s.clock.raise(s.log.LastTime())
 	s.once.init(s.o.OnceWindow, s.o.OnceBytes, r.End, s.log.LastTime()+1)
 	s.lows.begin = s.segmentOf(r.End) + 1
-	d.oweWindow()
+	if err := d.oweWindow(); err != nil {
+		return err
+	}
 	d.mu.end = r.End
 	d.pos.Store(r.End)
 	d.checkpoint = c.position
@@ -287,18 +289,22 @@ const drainEvery = 64 << 20
 func (s *Store) replay(from, stateFrom, end int64) error {
 	resume, drained := s.index.Resume(), from
 	damaged := s.log.Damaged()
-	stepOver := func(below int64) {
+	stepOver := func(below int64) error {
 		for len(damaged) > 0 && damaged[0].From < below {
 			if damaged[0].From >= resume {
-				s.replayDamaged(damaged[0])
+				if err := s.replayDamaged(damaged[0]); err != nil {
+					return err
+				}
 			}
 			damaged = damaged[1:]
 		}
+		return nil
 	}
-	defer stepOver(end)
 	each := func(v record.View) error {
 		pos := v.PhysicalOffset()
-		stepOver(pos)
+		if err := stepOver(pos); err != nil {
+			return err
+		}
 		if tx := v.TxType(); pos >= resume && tx != record.FlagTxPrepared && tx != record.FlagTxRollback {
 			if err := s.replayEntry(v); err != nil {
 				return err
@@ -326,6 +332,9 @@ func (s *Store) replay(from, stateFrom, end int64) error {
 	for {
 		err := s.log.Scan(from, end, each)
 		var bad *log.UnreadableError
+		if err == nil {
+			return stepOver(end)
+		}
 		if !errors.As(err, &bad) {
 			return err
 		}
@@ -335,9 +344,13 @@ func (s *Store) replay(from, stateFrom, end int64) error {
 			return errors.Join(err, no)
 		}
 		s.event(levelError, "records that were on the disk are damaged, they are stepped over and left as they are", "from", r.From, "to", r.To, "reason", fmt.Sprint(bad.Err))
-		stepOver(r.From)
+		if err := stepOver(r.From); err != nil {
+			return err
+		}
 		if r.From >= resume {
-			s.replayDamaged(r)
+			if err := s.replayDamaged(r); err != nil {
+				return err
+			}
 		}
 		from = r.To
 	}

@@ -210,8 +210,9 @@ func (d *dispatcher) message(topic string, id int32, e queue.Entry, props []byte
 }
 
 // oweWindow makes the dispatcher tell what the windows hold, after a start. It reads the index and not the log, but for what was moved: a window may
-// be long, and a message that cannot be read any more is for who delivers it to find, not a reason not to start.
-func (d *dispatcher) oweWindow() {
+// be long, and a message that cannot be read any more is for who delivers it to find, not a reason not to start; one that cannot be read at
+// the moment is.
+func (d *dispatcher) oweWindow() error {
 	s := d.s
 	var es [64]TopicEntry
 	for _, topic := range s.machine.Windows() {
@@ -232,6 +233,8 @@ func (d *dispatcher) oweWindow() {
 			} else if v, release, err := s.movedHead(topic, &p); err == nil { // its segment has gone
 				o.Queue, o.Time, o.TagsCode = v.QueueID(), v.StoreTime(), v.TagsCode()
 				release()
+			} else if passing(err) != nil {
+				return err
 			} else {
 				s.event(levelError, "message owed to push groups is in no queue", "topic", topic, "address", p.Address, "err", err)
 			}
@@ -241,6 +244,7 @@ func (d *dispatcher) oweWindow() {
 	if len(d.owed) > 0 {
 		d.signal()
 	}
+	return nil
 }
 
 // movedHead is the record of a message in a window that is in no queue any more, because its segment has gone.

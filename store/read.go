@@ -45,8 +45,8 @@ func (s *Store) Record(e queue.Entry) (b []byte, release func(), err error) {
 	}
 	if err != nil && errors.Is(err, log.ErrRange) {
 		// It may be somewhere else now: who has the entry read it before its segment went.
-		if _, moved, done, e := s.movedRecord(e.Address); e == nil {
-			return moved, done, nil
+		if _, moved, done, e := s.movedRecord(e.Address); e == nil || passing(e) != nil {
+			return moved, done, e
 		}
 	}
 	return b, release, err
@@ -119,7 +119,7 @@ func (s *Store) EntryAt(at int64) (e TopicEntry, b []byte, release func(), err e
 func (s *Store) viewEntryAt(at int64) (e TopicEntry, b []byte, release func(), err error) {
 	op, time, err := s.viewAt(at)
 	if err != nil {
-		return e, nil, nil, ErrNotAddress
+		return e, nil, nil, notAddress(err)
 	}
 	v := op.View
 	q := s.queueOf(v.Topic, v.Queue)

@@ -19,7 +19,7 @@ const (
 )
 
 // RecallDelay takes the delayed messages of a topic that have a unique id back. It finds them through the key index, which lags behind the log, and waits
-// for it until ctx ends: ErrNotIndexed. Other errors are those of CancelDelay and of reading the index; some of several may be taken back then.
+// for it until ctx ends: ErrNotIndexed. Other errors are those of CancelDelay, ErrUnavailable, and those of reading the index; some of several may be taken back then.
 func (s *Store) RecallDelay(ctx context.Context, topic, id string) (Recall, error) {
 	out, err := s.recall(ctx, topic, id)
 	if out == RecallBefore && err == nil {
@@ -71,13 +71,17 @@ func (s *Store) recall(ctx context.Context, topic, id string) (Recall, error) {
 
 // recallAt takes back what waits at an address, if it is the message.
 func (s *Store) recallAt(ctx context.Context, address int64, topic, id string) (Recall, error) {
-	if m, ok := s.matches(&KeyQuery{Topic: topic, Key: id, Unique: true, End: 1 << 62}, address); ok {
+	m, ok, err := s.matches(&KeyQuery{Topic: topic, Key: id, Unique: true, End: 1 << 62}, address)
+	if err != nil {
+		return RecallUnknown, err
+	}
+	if ok {
 		m.Release()
 		return RecallPublished, nil
 	}
 	b, release, err := s.recordBytes(address)
 	if err != nil {
-		return RecallUnknown, nil //nolint:nilerr // a candidate that is gone, or is none
+		return RecallUnknown, passing(err) // else a candidate that is gone, or is none
 	}
 	v, err := record.Parse(b)
 	mine := err == nil && (string(v.Topic()) == TimerTopic || string(v.Topic()) == ScheduleTopic)

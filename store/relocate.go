@@ -95,6 +95,9 @@ func (m *mover) add(o state.OwedBody) error {
 	m.seen[o.Address] = true
 	s := m.s
 	b, release, err := s.readOwed(o)
+	if passing(err) != nil {
+		return err
+	}
 	if err != nil {
 		s.clean.lost.Add(1)
 		s.event(levelError, "message that is owed cannot be read and is not kept", "topic", o.Topic, "address", o.Address, "position", o.Position, "err", err)
@@ -153,9 +156,13 @@ func (s *Store) appendMoved(body []byte, reserved bool) (start int64, err error)
 
 // readOwed returns the record of what is owed.
 func (s *Store) readOwed(o state.OwedBody) (b []byte, release func(), err error) {
-	if op, time, err := s.viewAt(o.Address); err == nil {
-		b, err := s.shown(o.Address, &op, time, o.Position, o.Size) // moved as it is read: the view may go with its own segment
+	op, time, err := s.viewAt(o.Address)
+	if err == nil {
+		b, err = s.shown(o.Address, &op, time, o.Position, o.Size) // moved as it is read: the view may go with its own segment
 		return b, noRelease, err
+	}
+	if passing(err) != nil {
+		return nil, nil, err
 	}
 	size := int(o.Size)
 	if size == 0 { // failed while it was read through a cursor

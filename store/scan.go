@@ -13,7 +13,10 @@ func (s *Store) Records(from int64, fn func(v record.View) error) error {
 
 // Preview returns the record that what waits would be if it were published now, with queue offset 0. For tools.
 func (s *Store) Preview(d state.Due) ([]byte, error) {
-	op := s.publisher.op(&d)
+	op, err := s.publisher.op(&d)
+	if err != nil {
+		return nil, err
+	}
 	return s.shown(d.Address, &op, s.o.Now().UnixMilli(), 0, 0)
 }
 

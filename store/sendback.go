@@ -49,7 +49,11 @@ func (s *Store) SendBack(ctx context.Context, b SendBack) (dead bool, err error)
 		topic = string(name)
 	}
 	if e.Address != e.Position {
-		if op, _, err := s.viewAt(b.Address); err == nil && (op.View.Kind == state.ViewRetry || op.View.Kind == state.ViewRevive) && op.Group == b.Group {
+		op, _, err := s.viewAt(b.Address)
+		if passing(err) != nil {
+			return false, err
+		}
+		if err == nil && (op.View.Kind == state.ViewRetry || op.View.Kind == state.ViewRevive) && op.Group == b.Group {
 			origin = op.First // one message is one thing that waits, however often it comes back
 		}
 	}

@@ -18,7 +18,7 @@ func laws2And3() []mutation {
 		},
 		{
 			law: "2", name: "what is published past the view window names the old body", file: "store/bodies.go",
-			old: "s.isOld(b, now):", new: "s.isOld(b, now-now):",
+			old: "s.isOld(b, now, window)", new: "s.isOld(b, now-now, window)",
 			pkg: inStore, test: "TestLaw2BodyOlderThanTheViewWindowIsAppendedAgain",
 		},
 		{

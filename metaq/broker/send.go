@@ -298,7 +298,7 @@ func (b *Broker) storeError(err error) error {
 	switch {
 	case errors.Is(err, store.ErrBadMessage), errors.Is(err, store.ErrTooLarge):
 		return refuse(remoting.RespMessageIllegal, "%s", err)
-	case errors.Is(err, store.ErrNoSpace), errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrNotIndexed):
+	case errors.Is(err, store.ErrNoSpace), errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrNotIndexed), errors.Is(err, store.ErrUnavailable):
 		return refuse(remoting.RespServiceNotAvailable, "%s", err)
 	case errors.Is(err, store.ErrUnknownTopic): // deleted meanwhile
 		return refuse(remoting.RespTopicNotExist, "%s", err)

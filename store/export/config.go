@@ -2,6 +2,7 @@ package export
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -29,6 +30,9 @@ func (x *exporter) decided() error {
 	for a, begin := x.ahead(state.OwedHalf), x.store.Bounds().Min; a.head() != nil && a.head().Address < begin; a.drop() {
 		gone++
 		b, err := x.store.HalfRecord(a.head().Address)
+		if errors.Is(err, store.ErrUnavailable) {
+			return err
+		}
 		if err != nil {
 			x.sum.Unreadable++
 			continue

@@ -336,6 +336,9 @@ func (x *exporter) view(topic string, id int32, offset int64, e queue.Entry) err
 		return nil
 	}
 	b, release, err := x.store.Record(e)
+	if errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
 	if err != nil {
 		x.sum.Unreadable++
 		return nil
@@ -358,6 +361,9 @@ func (x *exporter) put(topic string, id int32, offset, tags int64, b []byte) (at
 func (x *exporter) waiting() error {
 	copied := func(d state.Due) error {
 		b, err := x.store.Preview(d)
+		if errors.Is(err, store.ErrUnavailable) {
+			return err
+		}
 		if err != nil {
 			x.sum.Unreadable++
 			return nil

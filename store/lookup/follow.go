@@ -3,23 +3,36 @@ package lookup
 import (
 	"errors"
 	"slices"
+	"time"
 )
 
 // The goroutine that follows the log.
 
 func (x *Index) run() {
 	defer x.done.Done()
+	var again <-chan time.Time
 	for {
 		select {
 		case <-x.stop:
 			return
 		case <-x.wake:
-			if err := x.catchUp(); err != nil && !errors.Is(err, errStopped) {
-				x.failed(err)
+		case <-again:
+		}
+		again = nil
+		if err := x.catchUp(); err != nil && !errors.Is(err, errStopped) {
+			x.failed(err)
+			if x.passes(err) {
+				again = time.After(scanAgain)
 			}
 		}
 	}
 }
+
+// scanAgain is how long it takes until a part of the log that could not be read is tried again when nothing is appended.
+const scanAgain = time.Second
+
+// passes says whether another try may succeed where a scan has failed.
+func (x *Index) passes(err error) bool { return x.cfg.Passes != nil && x.cfg.Passes(err) }
 
 // failed reports the first of several failures in a row.
 func (x *Index) failed(err error) {
@@ -50,7 +63,9 @@ func (x *Index) catchUp() error {
 			return nil
 		}
 		if err := x.fillNewest(); err != nil {
-			x.refill = x.advanced.Load() + x.cfg.SpanBytes // a part that cannot be read is not tried all the time
+			if !x.passes(err) {
+				x.refill = x.advanced.Load() + x.cfg.SpanBytes // a part that cannot be read is not tried all the time
+			}
 			return err
 		}
 	}

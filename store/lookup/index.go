@@ -30,6 +30,8 @@ type Config struct {
 	// Scan calls fn for the records in [from, end) that may have keys, in the order of their addresses, with the hashes of their
 	// keys, and passes its error on. from is where a record starts or a segment ends.
 	Scan func(from, end int64, fn func(address, time int64, hashes []uint64) error) error
+	// Passes says of an error of Scan whether another try may succeed soon; nil: never.
+	Passes func(error) bool
 	// Boundary is the newest position at or below pos where a record starts for sure: the beginning of pos's segment.
 	Boundary func(pos int64) int64
 	// Failed is told about files that could not be read or written, by the goroutine that noticed. Writing is tried again.
