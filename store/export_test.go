@@ -65,3 +65,8 @@ func (s *Store) OperateSync(ops []state.Op) error {
 
 // RowsRead is how many rows of what waits the publisher has read.
 func (s *Store) RowsRead() int64 { return s.publisher.rows.Load() }
+
+// ScanKeys reads the keys of a part of the log, as the key index does.
+func (s *Store) ScanKeys(from, end int64, fn func(address, time int64, hashes []uint64) error) error {
+	return s.scanKeys(from, end, fn)
+}

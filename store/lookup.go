@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fusionmq/fusionmq/store/log"
 	"github.com/fusionmq/fusionmq/store/lookup"
 	"github.com/fusionmq/fusionmq/store/queue"
 	"github.com/fusionmq/fusionmq/store/record"
@@ -208,7 +209,7 @@ func (s *Store) scanKeys(from, end int64, fn func(address, time int64, hashes []
 		}
 		return fn(address, time, hashes)
 	}
-	return s.log.Scan(from, end, func(v record.View) error {
+	return s.scanRest(from, end, func(v record.View) error {
 		if tx := v.TxType(); tx == record.FlagTxPrepared || tx == record.FlagTxRollback {
 			return nil // in no queue; a commit publishes it
 		}
@@ -240,4 +241,17 @@ func (s *Store) scanKeys(from, end int64, fn func(address, time int64, hashes []
 		})
 		return errors.Join(err, bad)
 	})
+}
+
+// scanRest is Log.Scan of what has not gone of a part of the log, also when it goes at that moment.
+func (s *Store) scanRest(from, end int64, fn func(v record.View) error) error {
+	for {
+		if from = max(from, s.log.Min()); from >= end {
+			return nil
+		}
+		err := s.log.Scan(from, end, fn)
+		if !errors.Is(err, log.ErrRange) && !errors.Is(err, log.ErrClosed) || from >= s.log.Min() {
+			return err
+		} // else a segment has gone, and with it all that was read
+	}
 }

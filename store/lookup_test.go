@@ -405,3 +405,33 @@ func TestByOffsetIDRefusesWhatIsNoAddress(t *testing.T) {
 		}
 	}
 }
+
+// The beginning of a part of the log may go after the key index has decided to read it: the rest is read, and nothing has failed.
+func TestKeysAreReadOfWhatHasNotGone(t *testing.T) {
+	c := newClock()
+	s := open(t, retention(c))
+	addTopic(t, s, "A", meta.Async)
+	for i := range 300 {
+		sendWaiting(t, s, store.Message{Topic: "A", Body: make([]byte, 1000), Properties: fmt.Appendf(nil, "KEYS\x01k%d\x02", i)})
+	}
+	settle(t, s)
+	c.pass(24 * time.Hour)
+	if clean(t, s) == 0 {
+		t.Fatal("nothing deleted")
+	}
+	b := s.Bounds()
+	var got int64
+	err := s.ScanKeys(0, b.Max, func(address, _ int64, _ []uint64) error {
+		if got++; address < b.Min {
+			t.Errorf("a record at %d, the log begins at %d", address, b.Min)
+		}
+		return nil
+	})
+	low, high := s.Queue("A", 0, false).Range()
+	if err != nil || got != high-low {
+		t.Errorf("%d records with keys, want %d, %v", got, high-low, err)
+	}
+	if err := s.ScanKeys(0, b.Min, nil); err != nil {
+		t.Errorf("all of it has gone: %v", err)
+	}
+}
