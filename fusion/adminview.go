@@ -246,7 +246,7 @@ func (v *adminView) group(name string, pull *pulls, push *pushes) httpapi.Group 
 	if push.has(name) {
 		return push.group(name)
 	}
-	g := httpapi.Group{Name: name, Mode: "pull", Topics: []httpapi.GroupTopic{}, Members: pull.members[name]}
+	g := httpapi.Group{Name: name, Mode: "pull", Topics: []httpapi.GroupTopic{}, Members: pull.members[name], Conflict: pull.conflicts[name]}
 	for _, topic := range pull.topics[name] {
 		lag := a.pullLag(name, topic)
 		g.Lag += lag

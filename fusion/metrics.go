@@ -127,6 +127,7 @@ var numbers = []number{
 	counter("fusionmq_broker_sent_back_total", "Messages that RocketMQ consumers could not consume and gave back, to get them again or to have them among the dead letters.", func(r *reading) float64 { return float64(r.broker.SentBack) }),
 	counter("fusionmq_broker_not_returned_total", "Of groups without retry queues (retryQueueNums 0): messages that were given back and do not come again. Any is lost to the group, as it asked for.", func(r *reading) float64 { return float64(r.broker.NotReturned) }),
 	gauge("fusionmq_broker_held_pulls", "Pulls that wait for a message.", func(r *reading) float64 { return float64(r.broker.HeldPulls) }),
+	gauge("fusionmq_broker_conflicting_groups", "RocketMQ groups whose members subscribe differently, so that messages are passed over. `/api/v1/groups/NAME` says who subscribes what.", func(r *reading) float64 { return float64(r.broker.ConflictingGroups) }),
 	counter("fusionmq_broker_resets_total", "Queues that a RocketMQ group was sent to another offset of, by an operator.", func(r *reading) float64 { return float64(r.broker.Resets) }),
 	gauge("fusionmq_broker_locked_queues", "Queues that a member of an ordered group has for itself.", func(r *reading) float64 { return float64(r.broker.LockedQueues) }),
 	gauge("fusionmq_broker_connections", "Open connections on the broker's ports.", func(r *reading) float64 { return float64(r.broker.Connections) }),

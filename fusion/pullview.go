@@ -11,11 +11,13 @@ import (
 type pulls struct {
 	topics  map[string][]string // by group, sorted: what it subscribes now or has committed an offset for
 	members map[string][]httpapi.Member
+	// conflicts are groups whose members subscribe differently.
+	conflicts map[string]bool
 }
 
 // readPulls reads what is known about the named groups, all of them in one pass.
 func (a *App) readPulls(groups []string) pulls {
-	ps := pulls{topics: make(map[string][]string, len(groups)), members: make(map[string][]httpapi.Member, len(groups))}
+	ps := pulls{topics: make(map[string][]string, len(groups)), members: make(map[string][]httpapi.Member, len(groups)), conflicts: map[string]bool{}}
 	for _, g := range groups {
 		ps.topics[g], ps.members[g] = nil, []httpapi.Member{}
 	}
@@ -25,8 +27,9 @@ func (a *App) readPulls(groups []string) pulls {
 				continue
 			}
 			ps.topics[g.Name] = slices.Clone(g.Topics)
+			ps.conflicts[g.Name] = g.Conflict
 			for _, m := range g.Members {
-				ps.members[g.Name] = append(ps.members[g.Name], httpapi.Member{ID: m.ClientID, Address: m.Addr, Language: m.Language, Version: strconv.Itoa(int(m.Version))})
+				ps.members[g.Name] = append(ps.members[g.Name], httpapi.Member{ID: m.ClientID, Address: m.Addr, Language: m.Language, Version: strconv.Itoa(int(m.Version)), Subs: m.Subs})
 			}
 		}
 	}

@@ -154,6 +154,7 @@ type Group struct {
 	Unanswered int          `json:"unanswered" doc:"Push groups: messages that wait for an answer."`
 	Topics     []GroupTopic `json:"topics" doc:"What it consumes, in order of the topics' names."`
 	Members    []Member     `json:"members" doc:"Connected clients."`
+	Conflict   bool         `json:"conflict,omitempty" doc:"Pull groups: whether members subscribe differently. Each overwrites what the others want, and messages are passed over that some of them are for."`
 }
 
 // GroupTopic is a group's place in one topic.
@@ -169,6 +170,7 @@ type Member struct {
 	Address  string `json:"address" doc:"Where it connects from."`
 	Language string `json:"language,omitempty" doc:"What it says it is written in."`
 	Version  string `json:"version,omitempty" doc:"Version that it states."`
+	Subs     string `json:"subscription,omitempty" doc:"What it subscribes, in a pull group; of a long one the first part."`
 }
 
 // GroupPage is a part of the list of groups.

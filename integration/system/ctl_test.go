@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fusionmq/fusionmq/integration/internal/proc"
 	"github.com/fusionmq/fusionmq/integration/internal/raw"
@@ -193,5 +195,30 @@ func TestLaw4FusionctlChangesATopicInUse(t *testing.T) {
 	}
 	if code, out, errs := ctl(t, s, "retention", "clean", "-o", "json"); code != 0 || raw.Int([]byte(out), "deletedFiles") != 0 {
 		t.Errorf("retention clean: exit %d, %q\n%s", code, errs, out)
+	}
+}
+
+// Members of a group of the published client that subscribe differently are shown by who says what.
+func TestFusionctlShowsConflictingSubscriptions(t *testing.T) {
+	s := server(t)
+	topic, group := rmq.Unique("Torn"), rmq.Unique("g")
+	createTopic(t, s, topic, 2)
+	var l rmq.Log
+	consume(t, s, group, topic, "a", &l)
+	consume(t, s, group, topic, "a || b", &l)
+	_, out, _ := ctl(t, s, "group", "show", group)
+	for end := time.Now().Add(within); !strings.Contains(out, "subscribe differently"); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("group show says\n%s", out)
+		}
+		_, out, _ = ctl(t, s, "group", "show", group)
+	}
+	for _, want := range []string{topic + ": a\n", topic + ": a || b\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if _, body := get(t, s, "/metrics"); !regexp.MustCompile(`(?m)^fusionmq_broker_conflicting_groups(\{.*\})? [1-9]`).MatchString(body) {
+		t.Error("no group is in conflict by the metrics")
 	}
 }

@@ -187,6 +187,7 @@ func (b *Broker) keepHouse() {
 	register := time.NewTicker(b.cfg.RegisterInterval)
 	rates := time.NewTicker(sampleEvery)
 	notice := time.NewTimer(time.Hour)
+	var conflicts []string
 	defer func() {
 		for _, t := range []*time.Ticker{scan, register, rates} {
 			t.Stop()
@@ -200,6 +201,7 @@ func (b *Broker) keepHouse() {
 		case now := <-scan.C:
 			b.expire(now)
 			b.locks.expire(now)
+			conflicts = b.reportConflicts(conflicts)
 		case <-register.C:
 			b.registerAll()
 		case now := <-rates.C:

@@ -7,6 +7,7 @@ package broker
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fusionmq/fusionmq/metaq/membership"
@@ -227,4 +228,27 @@ func (b *Broker) expire(now time.Time) {
 			conn.(*server.Conn).Close(errSilent)
 		}
 	}
+}
+
+// reportConflicts logs which groups have come into a conflict of subscriptions since those in were, or out of one, and gives those that are in one.
+func (b *Broker) reportConflicts(were []string) []string {
+	are := b.members.Conflicts()
+	for _, name := range are {
+		if _, old := slices.BinarySearch(were, name); old {
+			continue
+		}
+		var says []string
+		for _, m := range b.members.Consumers(name) {
+			if len(says) < 4 && !slices.ContainsFunc(says, func(s string) bool { return strings.HasSuffix(s, " subscribes "+m.Subs) }) {
+				says = append(says, m.ClientID+" subscribes "+m.Subs)
+			}
+		}
+		b.cfg.Log.Warn("members of a group subscribe differently, each overwrites the others' and messages are passed over", "group", name, "members", says)
+	}
+	for _, name := range were {
+		if _, still := slices.BinarySearch(are, name); !still {
+			b.cfg.Log.Info("members of a group subscribe alike again", "group", name)
+		}
+	}
+	return are
 }

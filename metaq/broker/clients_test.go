@@ -1,12 +1,15 @@
 package broker
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -315,5 +318,54 @@ func TestCheckClientConfig(t *testing.T) {
 		if r := c.call(remoting.ReqCheckClientConfig, []byte(tc.give)); r.Code != tc.code {
 			t.Errorf("%s: %v, want code %d", tc.give, r, tc.code)
 		}
+	}
+}
+
+// lines is a log that a test reads.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), text)
+}
+
+func TestConflictingSubscriptionsAreReported(t *testing.T) {
+	var l lines
+	e := start(t, func(c *Config, _ *store.Options) {
+		c.Log, c.ScanInterval = slog.New(slog.NewTextHandler(&l, nil)), 10*time.Millisecond
+	})
+	e.topic("T", 1)
+	a, b := e.dial(), e.dial()
+	a.beat("a", "G", false, sub("T", "A", 1))
+	b.beat("b", "G", false, sub("T", "A", 2))
+	a.beat("a", "Other", false, sub("T", "A", 1))
+	if s := e.b.Stats(); s.ConflictingGroups != 0 {
+		t.Errorf("%d groups in conflict", s.ConflictingGroups)
+	}
+	b.beat("b", "G", false, sub("T", "A || B", 3))
+	if s := e.b.Stats(); s.ConflictingGroups != 1 {
+		t.Errorf("%d groups in conflict, want G", s.ConflictingGroups)
+	}
+	for _, g := range e.b.ConsumerGroups() {
+		if g.Conflict != (g.Name == "G") {
+			t.Errorf("%s: conflict %v", g.Name, g.Conflict)
+		}
+	}
+	said := `group=G members="[a subscribes T: A b subscribes T: A || B]"`
+	e.until("it is in the log", func() bool { return l.count(said) == 1 })
+	b.beat("b", "G", false, sub("T", "A", 4))
+	e.until("its end is in the log", func() bool { return l.count("subscribe alike again") == 1 })
+	if n := l.count(said); n != 1 {
+		t.Errorf("said %d times", n)
 	}
 }

@@ -37,7 +37,7 @@ type Stats struct {
 	Slow               int64 // connections closed because the peer did not read, or sent faster than it was handled
 	Panics             int64 // requests that failed by a mistake in this program, contained
 
-	Connections, HeldPulls, LockedQueues, ConsumerGroups, ProducerGroups, Clients int // now; Clients are connections with a heartbeat
+	Connections, HeldPulls, LockedQueues, ConflictingGroups, ConsumerGroups, ProducerGroups, Clients int // now; Clients are connections with a heartbeat
 }
 
 // counters are the live form of Stats.
@@ -76,7 +76,7 @@ func (b *Broker) Stats() Stats {
 		Put: c.puts.Load(), PutBytes: c.putBytes.Load(), PutRefused: c.refusals.Load(), Batches: c.batches.Load(), Recalls: c.recalls.Load(), Got: c.gets.Load(), GotBytes: c.getBytes.Load(),
 		PullsFound: c.hits.Load(), PullsMissed: c.misses.Load(), SteppedOver: c.stepped.Load(), HeldPulls: b.holds.len(),
 		Commits: c.commits.Load(), Rollbacks: c.rollbacks.Load(), EndsRefused: c.endsRefused.Load(), Checks: c.checks.Load(), Aside: c.aside.Load(),
-		Resets: c.resets.Load(), LockedQueues: b.locks.len(),
+		Resets: c.resets.Load(), LockedQueues: b.locks.len(), ConflictingGroups: len(b.members.Conflicts()),
 		SQLLooked: c.sqlLooked.Load(), SQLRead: c.sqlRead.Load(),
 		SentBack: c.returned.Load(), NotReturned: c.notReturned.Load(), DeadLetters: c.dead.Load(),
 	}
@@ -100,6 +100,8 @@ type ConsumerGroup struct {
 	Model   string // CLUSTERING or BROADCASTING
 	Members []membership.Member
 	Topics  []string // subscribed, in order
+	// Conflict: members subscribe differently (Member.Subs), so messages are passed over that some of them are for.
+	Conflict bool
 }
 
 // ConsumerGroups lists the consumer groups that have members, ordered by name.
@@ -110,7 +112,7 @@ func (b *Broker) ConsumerGroups() []ConsumerGroup {
 		if g == nil {
 			continue // its last member went meanwhile
 		}
-		out = append(out, ConsumerGroup{Name: name, Model: string(g.Model), Members: b.members.Consumers(name), Topics: g.Topics()})
+		out = append(out, ConsumerGroup{Name: name, Model: string(g.Model), Members: b.members.Consumers(name), Topics: g.Topics(), Conflict: b.members.Conflict(name)})
 	}
 	return out
 }

@@ -37,6 +37,9 @@ type Member struct {
 	Peer
 	ClientID string
 	Seen     time.Time // of the last heartbeat that named the group
+	Subs     string    // what it subscribes, for people; "" of a producer, and before it has said so
+
+	sum uint64 // of what it subscribes; 0 when it is not known
 }
 
 // Sub is the subscription of a group to a topic with its compiled filter.
@@ -67,6 +70,7 @@ type consumerGroup struct {
 	now         atomic.Pointer[Group]
 	members     map[ConnID]*Member
 	fingerprint int64
+	forms       map[uint64]int // how many members subscribe so
 }
 
 // connection is what one connection is a member of, each group with its weight.
@@ -195,7 +199,18 @@ func (r *Registry) Beat(now time.Time, p Peer, hb *remoting.HeartbeatData) (reba
 		}
 		old := g.members[p.Conn]
 		joined := old == nil || old.ClientID != hb.ClientID
-		g.members[p.Conn] = &Member{Peer: p, ClientID: hb.ClientID, Seen: now}
+		m := &Member{Peer: p, ClientID: hb.ClientID, Seen: now}
+		switch {
+		case !hb.WithoutSub:
+			if m.sum, m.Subs = form(in); old != nil && old.Subs == m.Subs {
+				m.Subs = old.Subs
+			}
+		case old != nil:
+			m.sum, m.Subs = old.sum, old.Subs
+		}
+		g.countLocked(old, -1)
+		g.countLocked(m, 1)
+		g.members[p.Conn] = m
 		c.join(c.consumers, name, weight(hb.ClientID, name, in.SubscriptionDataSet))
 		next, topics := merge(g.now.Load(), in, hb.WithoutSub)
 		g.now.Store(next)
@@ -331,6 +346,7 @@ func (r *Registry) leaveProducerLocked(c *connection, conn ConnID, name string) 
 func (r *Registry) leaveConsumerLocked(c *connection, conn ConnID, name string) bool {
 	c.leave(c.consumers, name)
 	g := r.mu.consumers[name]
+	g.countLocked(g.members[conn], -1)
 	delete(g.members, conn)
 	if len(g.members) == 0 {
 		delete(r.mu.consumers, name)

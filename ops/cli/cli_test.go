@@ -52,6 +52,12 @@ b              0
 MEMBER      ADDRESS     LANGUAGE  VERSION
 10.0.0.1@7  10.0.0.1:5  GO        401
 `},
+		{"pull group in conflict", []string{"group", "show", "torn"}, `torn: pull, 2 members, lag 0
+Members subscribe differently: each overwrites what the others want, and messages are passed over.
+MEMBER  ADDRESS     LANGUAGE  VERSION  SUBSCRIPTION
+m1      10.0.0.1:5  GO        401      a: A
+m2      10.0.0.2:5  JAVA      479      a: A || B
+`},
 		{"push group", []string{"group", "show", "mail"}, `mail: push, 2 members, lag 9
 2 without an answer yet, 7 to be tried again
 TOPIC  LAG  STATE
@@ -78,6 +84,7 @@ m2      10.0.0.2:6
 				"/api/v1/groups":            twoGroups,
 				"/api/v1/expiries":          `{"expiries":[{"group":"billing","topic":"a","queue":3,"first":10,"last":1009,"count":1000,"reason":"disk","face":"pull","time":"2026-11-30T08:00:00Z"}]}`,
 				"/api/v1/groups/billing":    `{"name":"billing","mode":"pull","lag":1234567,"members":[{"id":"10.0.0.1@7","address":"10.0.0.1:5","language":"GO","version":"401"}],"topics":[{"topic":"a","lag":1234567},{"topic":"b"}]}`,
+				"/api/v1/groups/torn":       `{"name":"torn","mode":"pull","lag":0,"conflict":true,"members":[{"id":"m1","address":"10.0.0.1:5","language":"GO","version":"401","subscription":"a: A"},{"id":"m2","address":"10.0.0.2:5","language":"JAVA","version":"479","subscription":"a: A || B"}],"topics":[]}`,
 				"/api/v1/groups/mail":       `{"name":"mail","mode":"push","lag":9,"retries":7,"unanswered":2,"members":[{"id":"m1","address":"10.0.0.1:6"},{"id":"m2","address":"10.0.0.2:6"}],"topics":[{"topic":"a","attached":true},{"topic":"b","lag":5,"attached":false}]}`,
 			}, tc.give...)
 			if code != 0 || errOut != "" {

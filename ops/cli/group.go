@@ -92,9 +92,18 @@ func (a *app) printGroup(g *admin.Group) error {
 	if len(g.Members) == 0 {
 		return nil
 	}
-	t := newTable("MEMBER", "ADDRESS", "LANGUAGE", "VERSION")
+	head := []string{"MEMBER", "ADDRESS", "LANGUAGE", "VERSION"}
+	if g.Conflict {
+		fmt.Fprintln(a.Out, "Members subscribe differently: each overwrites what the others want, and messages are passed over.")
+		head = append(head, "SUBSCRIPTION")
+	}
+	t := newTable(head...)
 	for _, m := range g.Members {
-		t.add(clean(m.ID), clean(m.Address), clean(m.Language), clean(m.Version))
+		row := []string{clean(m.ID), clean(m.Address), clean(m.Language), clean(m.Version)}
+		if g.Conflict {
+			row = append(row, clean(m.Subs))
+		}
+		t.add(row...)
 	}
 	return t.write(a.Out)
 }

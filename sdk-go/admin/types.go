@@ -140,13 +140,14 @@ type CleanResult struct {
 
 // Group is one consumer group, on either front end.
 type Group struct {
-	Name       string       `json:"name"`       // Name
-	Mode       string       `json:"mode"`       // pull or push
-	Lag        int64        `json:"lag"`        // Messages not yet consumed, over all topics. For a push group, what its cursors and retries have yet to bring, or what waits and is unanswered now when that is more
-	Retries    int          `json:"retries"`    // Push groups: messages that wait for another attempt
-	Unanswered int          `json:"unanswered"` // Push groups: messages that wait for an answer
-	Topics     []GroupTopic `json:"topics"`     // What it consumes, in order of the topics' names
-	Members    []Member     `json:"members"`    // Connected clients
+	Name       string       `json:"name"`               // Name
+	Mode       string       `json:"mode"`               // pull or push
+	Lag        int64        `json:"lag"`                // Messages not yet consumed, over all topics. For a push group, what its cursors and retries have yet to bring, or what waits and is unanswered now when that is more
+	Retries    int          `json:"retries"`            // Push groups: messages that wait for another attempt
+	Unanswered int          `json:"unanswered"`         // Push groups: messages that wait for an answer
+	Topics     []GroupTopic `json:"topics"`             // What it consumes, in order of the topics' names
+	Members    []Member     `json:"members"`            // Connected clients
+	Conflict   bool         `json:"conflict,omitempty"` // Pull groups: whether members subscribe differently. Each overwrites what the others want, and messages are passed over that some of them are for
 }
 
 // GroupTopic is a group's place in one topic.
@@ -158,10 +159,11 @@ type GroupTopic struct {
 
 // Member is one connected client of a group.
 type Member struct {
-	ID       string `json:"id"`                 // Id that the client chose; its address on the Notify wire, which has no ids
-	Address  string `json:"address"`            // Where it connects from
-	Language string `json:"language,omitempty"` // What it says it is written in
-	Version  string `json:"version,omitempty"`  // Version that it states
+	ID       string `json:"id"`                     // Id that the client chose; its address on the Notify wire, which has no ids
+	Address  string `json:"address"`                // Where it connects from
+	Language string `json:"language,omitempty"`     // What it says it is written in
+	Version  string `json:"version,omitempty"`      // Version that it states
+	Subs     string `json:"subscription,omitempty"` // What it subscribes, in a pull group; of a long one the first part
 }
 
 // Expiry is a range of messages that were deleted before a group had read them.
