@@ -279,6 +279,19 @@ func TestLaw1ACheckpointDoesNotOutliveItsLog(t *testing.T) {
 			put(t, m, "/s/fusionmq/checkpoint", []byte(before["/s/fusionmq/checkpoint"]))
 			put(t, m, "/s/abort", nil)
 		}, []string{"one", "two", "three"}},
+		{"a clean stop's, and what came since is torn at its beginning", func(t *testing.T, m *vfs.Mem, before, after map[string]string) {
+			const log, synced = "/s/commitlog/00000000000000000000", "/s/config/" + store.SyncedName
+			for _, name := range []string{"/s/fusionmq/checkpoint", synced} {
+				put(t, m, name, []byte(before[name]))
+			}
+			torn, end := []byte(after[log]), 0
+			for torn[end] == before[log][end] {
+				end++
+			}
+			clear(torn[end : end+8]) // size and magic number
+			put(t, m, log, torn)
+			put(t, m, "/s/abort", nil)
+		}, []string{"one"}},
 		{"of a log that is shorter now", func(t *testing.T, m *vfs.Mem, before, after map[string]string) {
 			for name := range after {
 				if strings.Contains(name, "/commitlog/0") || strings.Contains(name, ".idx") || strings.HasSuffix(name, ".synced") {
@@ -312,6 +325,10 @@ func TestLaw1ACheckpointDoesNotOutliveItsLog(t *testing.T) {
 			o.Exchange = newFanout()
 			s := open(t, o)
 			same(t, bodies(t, s, "T", 0), tc.want)
+			end, base := s.Bounds().Max, s.Bounds().Max&^(64<<10-1)
+			if left := contents(t, m, "/s/commitlog")[fmt.Sprintf("/s/commitlog/%020d", base)][end-base:]; strings.Trim(left, "\x00") != "" {
+				t.Errorf("behind the end at %d are bytes that a later start may read", end)
+			}
 			if r := send(t, s, "T", 0, "next"); r.QueueOffset != int64(len(tc.want)) {
 				t.Errorf("the next message has offset %d, want %d", r.QueueOffset, len(tc.want))
 			}

@@ -9,6 +9,11 @@ func law1() []mutation {
 			pkg: inStore, test: "TestLaw1ACheckpointDoesNotOutliveItsLog", small: true,
 		},
 		{
+			law: "1", name: "a checkpoint of a clean stop is trusted although the log goes on behind it", file: "store/log/recover.go",
+			old: "r.Older, trusted = older, !older", new: "r.Older = older",
+			pkg: inCheck, test: "TestLaw1AnOlderCheckpointIsNotBelieved", small: true,
+		},
+		{
 			law: "1", name: "a checkpoint that reaches beyond the log is trusted", file: "store/open.go",
 			old: "c.position < s.log.Min() || c.position > s.log.Limit()", new: "c.position < s.log.Min()",
 			pkg: inStore, test: "TestLaw1ACheckpointDoesNotOutliveItsLog",

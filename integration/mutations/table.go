@@ -13,6 +13,7 @@ const (
 	inRuns   = "store/runs"
 	inBits   = "store/bits"
 	inDedup  = "store/dedup"
+	inCheck  = "store/check"
 )
 
 // table is every mutation, by law.
