@@ -136,7 +136,8 @@ func everything(t *testing.T, fsys vfs.FS) (want []store.TopicEntry, end int64) 
 	t.Helper()
 	o := store.Options{
 		FS: fsys, Dir: "/s", SegmentBytes: 64 << 10, CheckpointBytes: 64 << 10, Exchange: newFanout(),
-		Retention: store.Retention{Age: time.Hour, Interval: 1000 * time.Hour},
+		Retention:   store.Retention{Age: time.Hour, Interval: 1000 * time.Hour},
+		DelayLevels: []time.Duration{time.Second, 5 * time.Second}, // not RocketMQ's, which are in no file
 	}
 	o.TailRows(8)
 	s, err := tryOpen(t, o)
