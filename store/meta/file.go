@@ -63,7 +63,8 @@ type file struct {
 func (f *file) path(suffix string) string { return filepath.Join(f.dir, f.name+suffix) }
 
 // load gives the content of the file, or else of its backup, to use; with neither there it returns nil and use is not
-// called. use returns an error for content that is not what the file should hold.
+// called. use returns an error for content that is not what the file should hold. A backup that was used is the file
+// as well when load returns.
 func (f *file) load(use func(document) error) error {
 	var broken []Damage
 	var missing error
@@ -73,12 +74,18 @@ func (f *file) load(use func(document) error) error {
 		}
 	}()
 	for _, suffix := range []string{"", backupSuffix} {
-		err := f.read(suffix, use)
+		b, err := f.read(suffix, use)
 		var damage *damageError
 		switch {
 		case err == nil:
-			if suffix != "" && missing != nil {
+			if suffix == "" {
+				return nil
+			}
+			if missing != nil {
 				broken = append(broken, Damage{Table: f.name, File: f.path(""), Err: missing})
+			}
+			if err := f.replace(b); err != nil {
+				return fmt.Errorf("use the backup of %s: %w", f.path(""), err)
 			}
 			return nil
 		case errors.Is(err, fs.ErrNotExist):
@@ -114,19 +121,19 @@ func (e *damageError) Error() string { return e.err.Error() }
 // document is the top level of a file.
 type document map[string]json.RawMessage
 
-func (f *file) read(suffix string, use func(document) error) error {
-	b, err := vfs.ReadFile(f.fs, f.path(suffix), maxFileBytes)
+func (f *file) read(suffix string, use func(document) error) (b []byte, err error) {
+	b, err = vfs.ReadFile(f.fs, f.path(suffix), maxFileBytes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var doc document
 	if err := json.Unmarshal(quoteKeys(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))), &doc); err != nil {
-		return &damageError{err}
+		return nil, &damageError{err}
 	}
 	if err := use(doc); err != nil {
-		return &damageError{err}
+		return nil, &damageError{err}
 	}
-	return nil
+	return b, nil
 }
 
 // replace makes b the content of the file and its old content that of the backup; both are durable when replace returns

@@ -235,6 +235,9 @@ func TestDamagedFiles(t *testing.T) {
 			if read(t, fsys, kept) != d.text {
 				t.Error("the damaged file was not kept")
 			}
+			if got := read(t, fsys, OffsetTable); got != olderOffsets {
+				t.Errorf("the file is %q afterwards, want the backup's %s", got, olderOffsets)
+			}
 			// The good backup stays until there is a good main file again.
 			x.offsets.Commit("G", "T", 0, 6)
 			if err := x.offsets.Persist(); err != nil {
@@ -367,6 +370,10 @@ func TestAMissingFileWithABackupIsTold(t *testing.T) {
 	}
 	if len(x.damages) != 1 || x.damages[0].Lost || x.damages[0].Kept != "" || !errors.Is(x.damages[0].Err, fs.ErrNotExist) || x.damages[0].File != "/config/"+OffsetTable {
 		t.Errorf("told %+v, want one damage of %s", x.damages, OffsetTable)
+	}
+	y := open(t, fsys)
+	if got, ok := y.offsets.Get("G", "T", 0); !ok || got != 5 || len(y.damages) != 0 {
+		t.Errorf("after one start offset is %d, %v, and told %+v; want 5 and nothing", got, ok, y.damages)
 	}
 	if x := open(t, vfs.NewMem()); len(x.damages) != 0 {
 		t.Errorf("told %+v of an empty directory", x.damages)
