@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,9 @@ type levelSpan struct {
 
 // levelSpans are in the order of their positions; the first is from 0.
 type levelSpans []levelSpan
+
+// maxLevelsFile is the largest file that is read, in bytes.
+const maxLevelsFile = 64 << 20
 
 // maxLevelSpans bounds the file: more changes than that between two deletions of segments are a mistake, and the oldest go.
 const maxLevelSpans = 1000
@@ -90,27 +94,60 @@ func decodeLevels(b []byte) (ls levelSpans, err error) {
 	return ls, nil
 }
 
-// loadLevels reads the file. Without one the levels were RocketMQ's from the start.
+// levelFiles are the file and a copy of it: the log alone does not say what the levels were.
+var levelFiles = [...]string{LevelsName, LevelsName + ".bak"}
+
+// DamagedLevels is what is wrong with the file of the delays of the levels in the config directory of a closed store, nil when it can be used, and
+// with its copy. Neither is there while the levels are RocketMQ's: then both are nil.
+func DamagedLevels(fsys vfs.FS, config string) (file, backup error) {
+	var bad [len(levelFiles)]error
+	for i, name := range levelFiles {
+		b, err := vfs.ReadFile(fsys, filepath.Join(config, name), maxLevelsFile)
+		if err == nil {
+			_, err = decodeLevels(b)
+		}
+		bad[i] = err
+	}
+	if errors.Is(bad[0], fs.ErrNotExist) && errors.Is(bad[1], fs.ErrNotExist) {
+		return nil, nil
+	}
+	return bad[0], bad[1]
+}
+
+// loadLevels reads the file, or else its copy. Without them the levels were RocketMQ's from the start.
 func (s *Store) loadLevels() error {
 	s.levels.spans = levelSpans{{0, delayLevels}}
-	name := s.path(configDir, LevelsName)
-	b, err := vfs.ReadFile(s.o.FS, name, 64<<20)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	ls, err := decodeLevels(b)
-	if err != nil {
-		s.event(levelError, "delays of the levels are not known, those that are set now count for all messages with a level", "file", name, "err", err)
-		if len(s.o.DelayLevels) > 0 {
-			s.levels.spans[0].delays = s.o.DelayLevels
+	found := false
+	var first error
+	for i, name := range levelFiles {
+		name = s.path(configDir, name)
+		b, err := vfs.ReadFile(s.o.FS, name, maxLevelsFile)
+		s.levels.files[i] = b
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
-		s.levels.file = b // to be replaced
+		var ls levelSpans
+		if err == nil {
+			ls, err = decodeLevels(b)
+		}
+		if i == 0 {
+			first = err
+		}
+		if err == nil && !found {
+			s.levels.spans, found = ls, true
+			if i > 0 {
+				s.event(levelError, "delays of the levels are read from the copy of their file", "file", s.path(configDir, LevelsName), "err", first)
+			}
+		}
+	}
+	if found || s.levels.files[0] == nil && s.levels.files[1] == nil {
 		return nil
 	}
-	s.levels.spans, s.levels.file = ls, b
+	s.event(levelError, "delays of the levels are not known, those that are set now count for all messages with a level", "file", s.path(configDir, LevelsName), "err", first)
+	if len(s.o.DelayLevels) > 0 {
+		s.levels.spans[0].delays = s.o.DelayLevels
+	}
+	s.levels.lost = true
 	return nil
 }
 
@@ -138,12 +175,20 @@ func (s *Store) settleLevels() error {
 		ls[0].from = 0
 	}
 	s.levels.spans = ls
-	b := ls.encode()
-	if bytes.Equal(b, s.levels.file) || s.levels.file == nil && len(ls) == 1 && slices.Equal(now, delayLevels) {
+	if s.levels.files[0] == nil && s.levels.files[1] == nil && len(ls) == 1 && slices.Equal(now, delayLevels) {
 		return nil
 	}
-	s.levels.file = b
-	return vfs.WriteFile(s.o.FS, s.path(configDir, LevelsName), b, "")
+	b := ls.encode()
+	for i, name := range levelFiles {
+		if bytes.Equal(b, s.levels.files[i]) {
+			continue
+		}
+		if err := vfs.WriteFile(s.o.FS, s.path(configDir, name), b, ""); err != nil {
+			return err
+		}
+		s.levels.files[i] = b
+	}
+	return nil
 }
 
 // LevelDelay is the delay that a level has now.

@@ -131,3 +131,78 @@ func TestDamagedDelayLevels(t *testing.T) {
 		})
 	}
 }
+
+// One damaged or missing file of the levels costs nothing: the other one has them, and the start puts both right. With both gone the snapshot, which
+// knows other due times than the log with what is set, is not used.
+func TestLaw1DelayLevelsAreKeptTwice(t *testing.T) {
+	first, second := "/s/config/"+store.LevelsName, "/s/config/"+store.LevelsName+".bak"
+	flip := func(t *testing.T, fs *vfs.Mem, name string) {
+		b, err := vfs.ReadFile(fs, name, 1<<16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[len(b)/2] ^= 1
+		if err := vfs.WriteFile(fs, name, b, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(t *testing.T, fs *vfs.Mem, name string) {
+		if err := fs.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		name       string
+		harm       func(*testing.T, *vfs.Mem)
+		file, copy bool // is damaged
+		want       time.Duration
+	}{
+		{"nothing", func(*testing.T, *vfs.Mem) {}, false, false, 3 * time.Hour},
+		{"a bit of the file is flipped", func(t *testing.T, fs *vfs.Mem) { flip(t, fs, first) }, true, false, 3 * time.Hour},
+		{"the file is gone", func(t *testing.T, fs *vfs.Mem) { remove(t, fs, first) }, true, false, 3 * time.Hour},
+		{"a bit of the copy is flipped", func(t *testing.T, fs *vfs.Mem) { flip(t, fs, second) }, false, true, 3 * time.Hour},
+		{"the copy is gone", func(t *testing.T, fs *vfs.Mem) { remove(t, fs, second) }, false, true, 3 * time.Hour},
+		{"both are damaged", func(t *testing.T, fs *vfs.Mem) { flip(t, fs, first); flip(t, fs, second) }, true, true, time.Hour},
+		{"one is damaged and one gone", func(t *testing.T, fs *vfs.Mem) { flip(t, fs, first); remove(t, fs, second) }, true, true, time.Hour},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fs := vfs.NewMem()
+				began := time.Now()
+				open := func(levels ...time.Duration) *store.Store {
+					t.Helper()
+					s, err := tryOpen(t, store.Options{FS: fs, Dir: "/s", DelayLevels: levels})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return s
+				}
+				s := open(3 * time.Hour)
+				addTopic(t, s, "T", meta.Async)
+				r := sendWaiting(t, s, store.Message{Topic: "T", Body: []byte("x"), DelayLevel: 1})
+				if err := s.WaitApplied(t.Context(), r.Address); err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				tc.harm(t, fs)
+				if a, b := store.DamagedLevels(fs, "/s/config"); (a != nil) != tc.file || (b != nil) != tc.copy {
+					t.Errorf("damage is %v and %v", a, b)
+				}
+				s = open(time.Hour)
+				ds := make([]state.Due, 3)
+				ds = ds[:s.Delays(state.Due{}, ds)]
+				if len(ds) != 1 || time.UnixMilli(ds[0].Due).Sub(began).Round(time.Minute) != tc.want {
+					t.Errorf("waiting: %+v, want one message due after %v", ds, tc.want)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if a, b := store.DamagedLevels(fs, "/s/config"); a != nil || b != nil {
+					t.Errorf("after a start damage is %v and %v", a, b)
+				}
+			})
+		})
+	}
+}

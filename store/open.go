@@ -161,8 +161,8 @@ func (s *Store) recover(clean bool) error {
 	if err != nil {
 		return err
 	}
-	if !ok {
-		c = checkpoint{position: s.log.Min()}
+	if !ok || s.levels.lost {
+		c, ok = checkpoint{position: s.log.Min()}, false
 	} else if c.position < s.log.Min() || c.position > s.log.Limit() {
 		s.event(levelWarn, "checkpoint does not fit the log, the whole log is read", "position", c.position, "log_begin", s.log.Min(), "log_limit", s.log.Limit())
 		c, ok = checkpoint{position: s.log.Min()}, false

@@ -105,8 +105,9 @@ type Store struct {
 	lows    lows
 	waits   waitTopics
 	levels  struct {
-		spans levelSpans // fixed by Open
-		file  []byte     // as they are in config/; nil when there is none
+		spans levelSpans              // fixed by Open
+		files [len(levelFiles)][]byte // as they are in config/; nil for one that is not there
+		lost  bool                    // no file could be read: a snapshot may be of other levels than spans
 	}
 	claims    claims
 	ends      joiner // of topics that are not sync

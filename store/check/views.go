@@ -40,6 +40,16 @@ func (c *checker) config() error {
 		c.find(Damage, "config", filepath.Join(c.at.Config, store.SyncedName), -1, err.Error(),
 			"Nothing: the next start writes it anew. If it also finds a damaged record, it cannot tell that from the end of the log.")
 	}
+	file, backup := store.DamagedLevels(c.FS, c.at.Config)
+	switch path := filepath.Join(c.at.Config, store.LevelsName); {
+	case file != nil && backup != nil:
+		c.find(Damage, "config", path, -1, fmt.Sprintf("cannot be used: %v", file),
+			"Restore the file from a copy; otherwise the delays that the next start is given count for all messages with a level that wait.")
+	case file != nil:
+		c.find(Damage, "config", path, -1, fmt.Sprintf("cannot be used: %v", file), "Nothing: the next start uses the copy beside it, and writes the file anew.")
+	case backup != nil:
+		c.find(Note, "config", path+".bak", -1, fmt.Sprintf("this copy cannot be used: %v", backup), "Nothing while the file itself is sound: the next start writes it anew.")
+	}
 	for _, table := range []string{meta.TopicTable, meta.GroupTable, meta.OffsetTable} {
 		backup := filepath.Join(c.at.Config, table+".bak")
 		if !slices.Contains(names, table+".bak") {
