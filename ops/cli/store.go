@@ -183,6 +183,8 @@ func (a *app) storeExport() *cobra.Command {
 			switch {
 			case errors.Is(err, export.ErrNotEmpty):
 				return &hintError{err, "Name a directory that does not exist yet."}
+			case errors.Is(err, export.ErrInside):
+				return &hintError{err, "Name a directory outside of it."}
 			case errors.Is(err, export.ErrForeign):
 				return &hintError{fmt.Errorf("%s: %w", args[0], err), "An Apache broker opens it as it is."}
 			case err != nil:

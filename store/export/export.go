@@ -20,7 +20,7 @@ import (
 
 // Options say what to export.
 type Options struct {
-	Src, Dst string // Dst is made; it must be empty
+	Src, Dst string // Dst is made; it must be empty, and not inside Src
 	FS       vfs.FS // default vfs.OS
 
 	Exchange func() state.Exchange // as the store is opened with; nil: push groups get no offsets
@@ -56,6 +56,7 @@ type Summary struct {
 // Names of what is refused.
 var (
 	ErrNotEmpty = errors.New("export: the destination is not empty")
+	ErrInside   = errors.New("export: the destination is inside the source, which is not changed")
 	ErrForeign  = errors.New("export: this is the directory of an Apache broker already")
 )
 
@@ -75,6 +76,9 @@ func (o *Options) defaults() error {
 	if o.QueueFileBytes < rocketmq.EntryBytes || o.QueueFileBytes%rocketmq.EntryBytes != 0 {
 		return fmt.Errorf("export: QueueFileBytes is %d; want a multiple of %d", o.QueueFileBytes, rocketmq.EntryBytes)
 	}
+	if within(o.resolve(o.Src), o.resolve(o.Dst)) {
+		return fmt.Errorf("%w: %s", ErrInside, o.Dst)
+	}
 	names, err := o.FS.List(o.Dst)
 	if err == nil && len(names) > 0 {
 		return fmt.Errorf("%w: %s has %s", ErrNotEmpty, o.Dst, names[0])
@@ -83,6 +87,31 @@ func (o *Options) defaults() error {
 		return err
 	}
 	return nil
+}
+
+// resolve is the directory that a path leads to, through the links of what is there of it.
+func (o *Options) resolve(path string) string {
+	if o.FS != vfs.OS {
+		return filepath.Clean(path)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	for there, rest := path, ""; ; there, rest = filepath.Dir(there), filepath.Join(filepath.Base(there), rest) {
+		if real, err := filepath.EvalSymlinks(there); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if there == filepath.Dir(there) {
+			return path
+		}
+	}
+}
+
+// within tells whether path lies below dir.
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != "." && filepath.IsLocal(rel)
 }
 
 // Run exports a directory that no process has open, and changes nothing in it. After an error Dst is not complete, and a broker

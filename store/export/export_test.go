@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -397,6 +398,33 @@ func TestPushGroupsGetOffsets(t *testing.T) {
 	}
 }
 
+// A link from elsewhere leads into the source as well.
+func TestADestinationInsideTheSourceIsRefusedThroughLinks(t *testing.T) {
+	dir := t.TempDir()
+	src, link := filepath.Join(dir, "src"), filepath.Join(dir, "link")
+	if err := os.Mkdir(src, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(src, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []export.Options{
+		{Src: src, Dst: filepath.Join(link, "a", "b")},
+		{Src: link, Dst: filepath.Join(src, "a")},
+	} {
+		if _, err := export.Run(context.Background(), o); !errors.Is(err, export.ErrInside) {
+			t.Errorf("from %s to %s: %v", o.Src, o.Dst, err)
+		}
+	}
+	if names, err := os.ReadDir(src); err != nil || len(names) > 0 {
+		t.Errorf("the source has %v afterwards, %v", names, err)
+	}
+	// A name that only begins like the source's is outside.
+	if _, err := export.Run(context.Background(), export.Options{Src: src, Dst: src + "2"}); err == nil || errors.Is(err, export.ErrInside) {
+		t.Errorf("beside the source: %v", err)
+	}
+}
+
 func TestUnusableDirectoriesAreRefused(t *testing.T) {
 	m := vfs.NewMem()
 	x := open(t, m)
@@ -416,6 +444,12 @@ func TestUnusableDirectoriesAreRefused(t *testing.T) {
 	}
 	if _, err := export.Run(context.Background(), o); !errors.Is(err, export.ErrNotEmpty) {
 		t.Errorf("into a directory with something in it: %v", err)
+	}
+	for _, dst := range []string{"/s/new", "/s/commitlog/new", "/d/../s/x/y"} {
+		o.Dst = dst
+		if _, err := export.Run(context.Background(), o); !errors.Is(err, export.ErrInside) {
+			t.Errorf("into %s: %v", dst, err)
+		}
 	}
 	o.Dst = "/e"
 	if _, err := export.Run(context.Background(), o); err != nil {
