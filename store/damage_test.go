@@ -76,6 +76,63 @@ func damagedLog(t *testing.T) (files map[string]string, rs []store.Result, want 
 	return contents(t, m, "/s"), rs, want
 }
 
+// Law 5: what goes bad below the checkpoint, which a start does not read, is found by who reads it, costs its own records, and is told once each.
+func TestLaw5BadBytesBelowTheCheckpointAreNotServed(t *testing.T) {
+	files, rs, want := damagedLog(t)
+	name := fmt.Sprintf("/s/commitlog/%020d", 0)
+	for _, tc := range []struct {
+		title     string
+		at        int64
+		n         int
+		first, to int // messages that it costs
+	}{
+		{"a length", rs[2].Address, 4, 2, 3},
+		{"a magic number", rs[3].Address + 4, 1, 3, 4},
+		{"the length of a body", rs[1].Address + 84, 4, 1, 2},
+		{"three messages", rs[1].Address, int(rs[3].Address + int64(rs[3].Size) - rs[1].Address), 1, 4},
+	} {
+		t.Run(tc.title, func(t *testing.T) {
+			t.Parallel()
+			m := vfs.NewMem()
+			for file, text := range files {
+				b := []byte(text)
+				if file == name {
+					for i := range b[tc.at : tc.at+int64(tc.n)] {
+						b[tc.at+int64(i)] = 0
+					}
+				}
+				put(t, m, file, b)
+			}
+			var told int
+			o := store.Options{Dir: "/s", FS: m, SegmentBytes: 64 << 10, Events: func(e store.Event) {
+				if strings.HasPrefix(e.Name, "record is damaged") {
+					told++
+				}
+			}}
+			s, err := tryOpen(t, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left := [2][]string{slices.Clone(want[0]), slices.Clone(want[1])}
+			for i := tc.first; i < tc.to; i++ {
+				left[i%2][i/2] = ""
+			}
+			damaged(t, o, "damage log commitlog/00000000000000000000 at .* bytes are damaged")
+			for range 2 {
+				if diff := cmp.Diff(left, [2][]string{served(t, s, "A", 0), served(t, s, "A", 1)}); diff != "" {
+					t.Errorf("served (-want +got):\n%s", diff)
+				}
+			}
+			if told != tc.to-tc.first {
+				t.Errorf("%d events, want %d", told, tc.to-tc.first)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 func withoutViews(t *testing.T, files map[string]string, off int64, change func([]byte)) *vfs.Mem {
 	m := vfs.NewMem()
 	for name, b := range files {

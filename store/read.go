@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"errors"
+	"sync"
 
 	"github.com/fusionmq/fusionmq/store/log"
 	"github.com/fusionmq/fusionmq/store/queue"
@@ -37,10 +38,10 @@ func (s *Store) Record(e queue.Entry) (b []byte, release func(), err error) {
 		// What was moved has its changes already.
 	}
 	b, release, err = s.log.Read(e.Position, int(e.Size))
-	if err == nil && e.Position != e.Address {
-		if _, bad := record.Parse(b); bad != nil { // of an operation that names a body where none is
+	if err == nil {
+		if v, bad := record.Parse(b); bad != nil || v.Size() != e.Size {
 			release()
-			return nil, nil, &log.DamageError{Range: log.Range{From: e.Position, To: e.Position + int64(e.Size)}}
+			return nil, nil, s.unreadable(e)
 		}
 	}
 	if err != nil && errors.Is(err, log.ErrRange) {
@@ -50,6 +51,35 @@ func (s *Store) Record(e queue.Entry) (b []byte, release func(), err error) {
 		}
 	}
 	return b, release, err
+}
+
+// badReads are positions of records that readers found to be none, each for one event.
+type badReads struct {
+	sync.Mutex
+	at map[int64]struct{}
+}
+
+// maxBadReads bounds what is remembered; what more is found is not told.
+const maxBadReads = 1000
+
+// unreadable is the error for an entry whose bytes are no record: a start reads only what the checkpoint does not cover, so what goes bad below it
+// is found by who reads it. A client would take lengths of zero or of anything for those of messages.
+func (s *Store) unreadable(e queue.Entry) error {
+	r := log.Range{From: e.Position, To: e.Position + int64(e.Size)}
+	s.badReads.Lock()
+	_, told := s.badReads.at[r.From]
+	told = told || len(s.badReads.at) >= maxBadReads
+	if !told {
+		if s.badReads.at == nil {
+			s.badReads.at = map[int64]struct{}{}
+		}
+		s.badReads.at[r.From] = struct{}{}
+	}
+	s.badReads.Unlock()
+	if !told {
+		s.event(levelError, "record is damaged, it is stepped over and left as it is", "position", r.From, "bytes", e.Size)
+	}
+	return &log.DamageError{Range: r}
 }
 
 // RecordAt returns the record whose address is at, ErrNotAddress when no visible message has that address. The bytes are

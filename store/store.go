@@ -120,6 +120,7 @@ type Store struct {
 		*state.Machine // changed by the dispatcher alone
 	}
 	dispatch dispatcher
+	badReads badReads
 	durable  []byte // content of the file that saveDurable wrote last
 	once     onceTable
 	clock    clock
