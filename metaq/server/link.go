@@ -23,10 +23,11 @@ type link interface {
 
 // open makes a Conn of an accepted connection; nil when there is no room.
 func (s *Server) open(l *socket.Conn) socket.Handler {
-	s.count.accepted.Add(1)
 	c := newConn(s, l.Remote(), l.Local())
 	c.link = l
-	if !s.add(c) {
+	room := s.add(c)
+	s.count.accepted.Add(1) // last, so that who sees it counted sees it among the connections
+	if !room {
 		s.count.refused.Add(1)
 		if !s.stopping.Load() {
 			s.log.warn("connection refused", "remote", c.remote, "limit", s.cfg.MaxConns)
