@@ -318,8 +318,21 @@ func TestProgramsDoNotAllocate(t *testing.T) {
 		if p.Match(m) != tc.want {
 			t.Errorf("%s: %v", tc.text, p.Eval(m))
 		}
-		if n := testing.AllocsPerRun(100, func() { p.Match(m) }); n > 0 {
+		if n := leastAllocs(func() { p.Match(m) }); n > 0 {
 			t.Errorf("%s: %v allocations a message", tc.text, n)
 		}
 	}
+}
+
+// leastAllocs is the least of some counts of what f allocates. Package regexp keeps its machines in a sync.Pool, which the garbage collector empties, and
+// the race detector has it drop some at random: what is allocated then is not the program's.
+func leastAllocs(f func()) float64 {
+	least := testing.AllocsPerRun(100, f)
+	for range 20 {
+		if least == 0 {
+			break
+		}
+		least = min(least, testing.AllocsPerRun(100, f))
+	}
+	return least
 }
