@@ -310,7 +310,7 @@ func alone(t *testing.T, a *App) {
 		all = 1
 	}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if s := a.broker.Stats(); int64(s.Accepted) == all && s.Connections == 1 {
+		if s := a.broker.Stats(); s.Accepted == all && s.Connections == 1 {
 			return
 		}
 		if time.Now().After(end) {
