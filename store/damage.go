@@ -32,17 +32,28 @@ func (d durable) encode() []byte {
 	for _, r := range d.damaged {
 		b = fmt.Appendf(b, "damaged %d %d\n", r.From, r.To)
 	}
-	return fmt.Appendf(b, "crc32c %08x\n", crc32.Checksum(b, castagnoli))
+	return sealed(b)
+}
+
+// sealed appends a last line to a text, its checksum.
+func sealed(text []byte) []byte {
+	return fmt.Appendf(text, "crc32c %08x\n", crc32.Checksum(text, castagnoli))
+}
+
+// unsealed is the text that sealed was given; false when it is not what was written.
+func unsealed(b []byte) (text []byte, ok bool) {
+	n := len(b) - len("crc32c 01234567\n")
+	return b[:max(n, 0)], n >= 0 && bytes.Equal(sealed(b[:n:n]), b)
 }
 
 var errDurable = errors.New("is not what was written")
 
 func decodeDurable(b []byte) (d durable, err error) {
-	const tail = len("crc32c 01234567\n")
-	if len(b) < tail || string(b[len(b)-tail:]) != fmt.Sprintf("crc32c %08x\n", crc32.Checksum(b[:len(b)-tail], castagnoli)) {
+	text, ok := unsealed(b)
+	if !ok {
 		return d, errDurable
 	}
-	for line := range bytes.Lines(b[:len(b)-tail]) {
+	for line := range bytes.Lines(text) {
 		var r log.Range
 		if n, _ := fmt.Sscanf(string(line), "damaged %d %d\n", &r.From, &r.To); n == 2 && r.From >= 0 && r.From < r.To {
 			d.damaged = append(d.damaged, r)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -60,17 +59,17 @@ func (ls levelSpans) encode() []byte {
 		}
 		b = append(b, '\n')
 	}
-	return fmt.Appendf(b, "crc32c %08x\n", crc32.Checksum(b, castagnoli))
+	return sealed(b)
 }
 
 var errLevels = errors.New("no table of delay levels")
 
 func decodeLevels(b []byte) (ls levelSpans, err error) {
-	const tail = len("crc32c 01234567\n")
-	if len(b) < tail || string(b[len(b)-tail:]) != fmt.Sprintf("crc32c %08x\n", crc32.Checksum(b[:len(b)-tail], castagnoli)) {
+	text, ok := unsealed(b)
+	if !ok {
 		return nil, errLevels
 	}
-	for line := range bytes.Lines(b[:len(b)-tail]) {
+	for line := range bytes.Lines(text) {
 		words := strings.Fields(string(line))
 		var l levelSpan
 		if len(words) < 3 || words[0] != "from" || len(words)-2 > maxLevels {

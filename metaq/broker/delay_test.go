@@ -52,7 +52,7 @@ func TestDelayLevels(t *testing.T) {
 	if got := c.nextOf(0); len(got) != 3 {
 		t.Fatalf("%d messages without a delay", len(got))
 	}
-	begun := time.UnixMilli(time.Now().UnixMilli()) // as the store counts
+	begun := time.Now().Truncate(time.Millisecond) // as the store counts
 	r := c.sent(message{topic: "T", body: "level 2", props: props("DELAY", "02", "TAGS", "A", "UNIQ_KEY", "U2", "TIMER_DELAY_SEC", "no number", "TIMER_DELIVER_MS", "99999999999999999")})
 	if num(t, r, "queueId") != 0 || num(t, r, "queueOffset") != 0 || r.Get("transactionId") != "U2" || r.Get("recallHandle") != "" || len(r.Get("msgId")) != 32 {
 		t.Errorf("%v", r)
@@ -102,7 +102,7 @@ func TestTimedMessages(t *testing.T) {
 		if i == 2 {
 			p += props("TIMER_DELIVER_MS", at)
 		}
-		sent := time.UnixMilli(time.Now().UnixMilli()) // as the store counts
+		sent := time.Now().Truncate(time.Millisecond) // as the store counts
 		c.sent(message{topic: "T", body: "later", props: p})
 		m := c.nextOf(int64(6 + i))[0]
 		took, least := time.Since(sent), []time.Duration{30, 30, 1999}[i]*time.Millisecond

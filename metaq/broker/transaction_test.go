@@ -196,7 +196,7 @@ func TestDelayedHalves(t *testing.T) {
 	e.topic("T", 1)
 	c := e.dial()
 	level, timed, far := c.half("level", "DELAY", "2"), c.half("timed", "TIMER_DELAY_MS", "100"), c.half("far", "TIMER_DELAY_SEC", "1000", "DELAY", "0")
-	begun := time.UnixMilli(time.Now().UnixMilli()) // as the store counts
+	begun := time.Now().Truncate(time.Millisecond) // as the store counts
 	for _, h := range []half{level, timed, far} {
 		c.endHalf(0, h, endCommit)
 	}
